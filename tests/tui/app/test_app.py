@@ -304,9 +304,13 @@ async def test_a_session_that_there_is_not_leads_to_the_list(arguments: Argument
     app = TuiAgent(arguments._replace(resume="20200101-000000-dead"), OFFLINE)
     async with app.run_test() as pilot:
         await until(pilot, lambda: isinstance(app.screen, SessionsScreen))
-        assert "There is no session" in said(app)
+        await until(pilot, lambda: bool(app.screen.query(".dialog-text")))
+        why, keys = str(app.screen.query_one(".dialog-text", Static).content).splitlines()
+        assert why == "There is no session '20200101-000000-dead'."
+        assert "renames" in keys
         await pilot.press("escape")
         await opened(app, pilot)
+        assert "a new one begins" in said(app)
 
 
 async def test_of_a_session_that_cannot_be_opened_nothing_stays_on_the_screen(arguments: Arguments) -> None:

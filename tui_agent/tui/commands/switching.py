@@ -186,8 +186,10 @@ def _is_file(folder: Path, name: str) -> bool:
     return (folder / Path(name).expanduser()).is_file()
 
 
-async def picked_session(arguments: Arguments, host: Host, present: "Session | None" = None) -> tuple[str | None, bool]:
-    """The id of the session the user picks, None if they cancel, and whether to fork it."""
+async def picked_session(
+    arguments: Arguments, host: Host, present: "Session | None" = None, why: str = ""
+) -> tuple[str | None, bool]:
+    """The id of the session the user picks, None if they cancel, and whether to fork it. `why`: they have to pick."""
     from tui_agent.agent.presence import statuses
     from tui_agent.storage.errors import StorageError
     from tui_agent.storage.sessions import list_sessions
@@ -205,10 +207,11 @@ async def picked_session(arguments: Arguments, host: Host, present: "Session | N
             host.say(Level.ERROR, "The sessions cannot be listed", error.message, error.hint)
             return None, False
         if not sessions:
-            host.say(Level.INFO, "There is no earlier session")
+            if not why:
+                host.say(Level.INFO, "There is no earlier session")
             return None, False
         current = present.id if present is not None else ""
-        screen = SessionsScreen(sessions, last, arguments.folder, current, marked, open_now, now)
+        screen = SessionsScreen(sessions, last, arguments.folder, current, marked, open_now, now, why)
         choice = chosen(await host.question(screen))
         if choice is None:
             return None, False
@@ -344,9 +347,10 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
     from tui_agent.storage.sessions import NoSuchSession
     from tui_agent.tui.dialogs.questions import CHOOSE, NEW, busy_question
 
+    why = ""
     while True:
         if arguments.resume == "":
-            session, fork = await picked_session(arguments, host)
+            session, fork = await picked_session(arguments, host, why=why)
             arguments = arguments._replace(resume=session, fork=arguments.fork or fork)
         try:
             return Opened(await open_session(settings, arguments, ask), arguments, settings)
@@ -360,7 +364,8 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
                 host.say(Level.INFO, missing, "This is a new one.", "/sessions lists those of all folders")
                 wanted = NEW
             elif isinstance(error.__cause__, NoSuchSession):
-                host.say(Level.WARNING, error.message, hint="a new one begins unless you choose an earlier one")
+                why = error.message
+                host.say(Level.WARNING, why, hint="a new one begins unless you choose an earlier one")
                 wanted = CHOOSE
             if isinstance(error.__cause__, SessionBusy):
                 wanted = await host.question(busy_question(error.message))

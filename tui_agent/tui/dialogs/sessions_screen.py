@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tui_agent.agent.presence import LOOK_S, SessionStatus
 from tui_agent.storage.sessions import SessionInfo, noted_folder
-from tui_agent.text import money_text, one_line
+from tui_agent.text import clean, displayed, money_text, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
 from tui_agent.tui.wording import age
@@ -48,15 +48,20 @@ class SessionsScreen(PickerScreen):
         marked: str = "",
         open_now: Mapping[str, SessionStatus] = {},
         now: Callable[[], Mapping[str, SessionStatus]] | None = None,
+        why: str = "",
     ) -> None:
+        """`why`: the reason for the question, above the keys."""
         self._sessions, self._last, self._here = tuple(sessions), last, noted_folder(folder)
         self._open, self._now, self._user_in = open_now, now, current
         super().__init__(
             "Sessions: last used, messages, cost, last words",
             self._listed(),
             current,
-            describe=lambda key: (
-                f"{key('sessions.rename')} renames, {key('sessions.fork')} forks, {key('sessions.delete')} deletes"
+            describe=lambda key: "\n".join(
+                (
+                    *filter(None, (displayed(clean(why)),)),
+                    f"{key('sessions.rename')} renames, {key('sessions.fork')} forks, {key('sessions.delete')} deletes",
+                )
             ),
             marked=marked,
             search=True,
