@@ -184,30 +184,22 @@ def test_opencode(tmp_path: Path) -> None:
 
 def test_atif_with_an_answer_in_several_steps(tmp_path: Path) -> None:
     """As programs write it that make a step of each call, and count as prompt what was not written to the cache."""
-    metrics = [
-        {
-            "prompt_tokens": 60,
-            "completion_tokens": 9,
-            "cached_tokens": 50,
-            "extra": {"cache_creation_input_tokens": 40},
-        },
-        {
-            "prompt_tokens": 130,
-            "completion_tokens": 5,
-            "cached_tokens": 100,
-            "extra": {"cache_creation_input_tokens": 30},
-        },
-    ]
+
+    def metrics(prompt: int, cached: int, written: int) -> dict[str, object]:
+        more = {"cache_creation_input_tokens": written}
+        return {"prompt_tokens": prompt, "completion_tokens": 5, "cached_tokens": cached, "extra": more}
+
+    metered = [metrics(60, 50, 40), metrics(130, 100, 30)]
 
     def step(number: int, text: str, call: str = "") -> dict[str, object]:
         made = [{"tool_call_id": call, "function_name": "Read", "arguments": {"path": call}}]
         told = {"results": [{"source_call_id": call, "content": f"of {call}"}]}
-        used = {"source": "agent", "message": text, "metrics": metrics[number]}
+        used = {"source": "agent", "message": text, "metrics": metered[number]}
         return {**used, **({"tool_calls": made, "observation": told} if call else {})}
 
-    user = {"source": "user", "message": "Look."}
+    user: dict[str, object] = {"source": "user", "message": "Look."}
     steps = [user, step(0, "I look."), step(0, "", "a"), step(0, "", "b"), step(1, "Seen."), user, step(1, "Again.")]
-    numbered = [{"step_id": number, **each} for number, each in enumerate(steps, 1)]
+    numbered = [each | {"step_id": number} for number, each in enumerate(steps, 1)]
     document = {"schema_version": "ATIF-v1.2", "agent": {"model_name": "claude-haiku-4-5"}, "steps": numbered}
     path = tmp_path / "trajectory.json"
     path.write_text(json.dumps(document))
