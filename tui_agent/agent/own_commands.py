@@ -39,6 +39,7 @@ from tui_agent.tools.notes.skills import Skill, find_skills
 
 COMMANDS: Final = "commands"
 
+_HOOKS: Final = "hooks in its front matter: they are not run"
 _SOURCES: Final = {"project": "the project's", "yours": "yours"}
 _SERVERS_PROMPT: Final = regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -48,7 +49,7 @@ class OwnPrompt(msgspec.Struct, frozen=True):
 
     hint: the argument's name in the help. problem: why it cannot be used; empty if it can. server: the MCP server that
     offers it; empty: it is a file. model: answers the turn that the command starts; empty: the session's. names: those
-    of its arguments. skill: it is one.
+    of its arguments. skill: it is one. note: what of its file does not count here.
     """
 
     name: str
@@ -61,6 +62,7 @@ class OwnPrompt(msgspec.Struct, frozen=True):
     model: str = ""
     names: tuple[str, ...] = ()
     skill: bool = False
+    note: str = ""
 
 
 class OwnCommands:
@@ -193,7 +195,7 @@ class OwnCommands:
             lines = [title]
             for each in found:
                 # What does not count here, or why it cannot be used.
-                note = f"({each.note}) " if isinstance(each, OwnAgent) and each.note else ""
+                note = f"({each.note}) " if not isinstance(each, MarkdownFile) and each.note else ""
                 what = each.problem or f"{note}{each.description}"
                 lines.append(_line(f"{begins}{each.name} {getattr(each, 'hint', '')}", what, each.source))
             return lines
@@ -234,6 +236,7 @@ def _in_files(extensions: tuple[ExtensionFolder, ...]) -> list[OwnPrompt]:
                 each.problem,
                 model=each.key("model"),
                 names=names_in(each.key("arguments")),
+                note=_HOOKS if "hooks" in each.keys else "",
             )
         )
     return list({prompt.name: prompt for prompt in found}.values())
@@ -253,4 +256,7 @@ def _skills_in(extensions: tuple[ExtensionFolder, ...]) -> Iterator[OwnPrompt]:
                 text = f"Follow this skill, whose files are in {skill.file.parent}:\n\n{said}"
                 name = f"{root.prefix}{_callable(skill)}"
                 names = names_in(skill.arguments)
-                yield OwnPrompt(name, skill.description, skill.hint, text, root.source, names=names, skill=True)
+                note = _HOOKS if skill.hooks else ""
+                yield OwnPrompt(
+                    name, skill.description, skill.hint, text, root.source, names=names, skill=True, note=note
+                )

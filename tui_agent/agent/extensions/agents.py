@@ -40,6 +40,9 @@ GRANTABLE: Final = frozenset(
 CHANGING: Final = frozenset(("run_command", "write_file", "edit_file"))
 """Tools that can change files."""
 
+_IDLE: Final = ("hooks", "mcpServers", "skills", "permissionMode", "memory", "isolation")
+"""Keys of Claude Code's agents that change what an agent may do or does, and do nothing here."""
+
 STEPS: Final = 20
 MOST_STEPS: Final = 100
 LARGE: Final = 4
@@ -97,7 +100,10 @@ def _agent(found: MarkdownFile) -> OwnAgent:
     kept_out = {OURS.get(name.lower(), name) for name in _TOOL.findall(found.key("disallowedtools"))}
     tools = tuple(name for name in dict.fromkeys(named or READING) if name in GRANTABLE and name not in kept_out)
     lost = [name for name in dict.fromkeys(named) if name not in GRANTABLE and name != "*"]
-    note = f"without {', '.join(lost)}, which no agent has here" if lost else ""
+    idle = [name for name in _IDLE if name.lower() in found.keys]
+    notes = [f"without {', '.join(lost)}, which no agent has here"] if lost else []
+    notes += [f"{', '.join(idle)} in its front matter: nothing here uses that"] if idle else []
+    note = "; ".join(notes)
     if named and "*" in named:
         tools = tuple(sorted(GRANTABLE - kept_out))
     if not tools:
@@ -106,11 +112,18 @@ def _agent(found: MarkdownFile) -> OwnAgent:
         problems.append("its front matter has no description")
     numbers: dict[str, float] = {"window": 0, "budget": 0, "steps": STEPS}
     for name in numbers:
-        if given := found.key(name).removeprefix("$").replace("_", "").replace(",", ""):
+        if (
+            given := (found.key(name) or (found.key("maxturns") if name == "steps" else ""))
+            .removeprefix("$")
+            .replace("_", "")
+            .replace(",", "")
+        ):
             try:
                 numbers[name] = float(given)
             except ValueError:
                 problems.append(f"{name} is no number: {given}")
+    if found.key("maxturns") and not found.key("steps"):
+        numbers["steps"] = min(numbers["steps"], MOST_STEPS)
     if not 1 <= numbers["steps"] <= MOST_STEPS:
         problems.append(f"steps must be 1 to {MOST_STEPS}")
     return OwnAgent(

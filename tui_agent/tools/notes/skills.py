@@ -43,7 +43,7 @@ class Skill(msgspec.Struct, frozen=True):
     """A skill. `file` is its ``SKILL.md``, with all links followed; `problem` says why it cannot be used, if so.
 
     text: what it says. hint, arguments: what is said of its arguments, and their names. offered: the model is told of
-    it. invocable: the user can call it.
+    it. invocable: the user can call it. hooks: it has some, which are not run.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Skill(msgspec.Struct, frozen=True):
     arguments: str = ""
     offered: bool = True
     invocable: bool = True
+    hooks: bool = False
 
 
 def find_skills(folders: Iterable[SkillFolder]) -> tuple[Skill, ...]:
@@ -149,6 +150,7 @@ def _read(file: Path) -> Skill:
         arguments=keys.get("arguments", ""),
         offered=keys.get("disable-model-invocation", "").lower() != "true",
         invocable=keys.get("user-invocable", "").lower() != "false",
+        hooks="hooks" in keys,
     )
 
 
