@@ -448,6 +448,8 @@ async def test_hooks_of_a_subtask_and_of_the_end_of_the_session(tmp_path: Path) 
     assert [each["hook_event_name"] for each in seen] == ["SubagentStart", "SubagentStop", "Stop", "SessionEnd"]
     assert seen[0]["agent_type"] == "agentic_read_file"
     assert any(line["type"] == "assistant" for line in lines_of(seen[1]["agent_transcript_path"]))
+    assert len({each["transcript_path"] for each in seen}) == 1
+    assert "ask calc.py" in lines_of(seen[1]["transcript_path"])[0]["message"]["content"]
     assert seen[3]["reason"] == "other"
 
 

@@ -94,7 +94,9 @@ class Subtask(msgspec.Struct, frozen=True):
 
 
 class SessionFacts(msgspec.Struct, frozen=True):
-    """Facts on the session that every hook is given. transcript: None if the conversation is not kept on disk."""
+    """Facts on the session that every hook is given. transcript: None if the conversation is not kept on disk; that of
+    the session also in a subtask, whose own is `agent_transcript`.
+    """
 
     session: str
     folder: Path
@@ -105,6 +107,7 @@ class SessionFacts(msgspec.Struct, frozen=True):
     resumed: bool
     transcript: HookTranscript | None = None
     subtask: Subtask | None = None
+    agent_transcript: HookTranscript | None = None
 
 
 class Hooks:
@@ -139,7 +142,7 @@ class Hooks:
     def of_subtask(self, subtask: Subtask, transcript: HookTranscript | None) -> "Hooks":
         """The hooks for a subtask: those on its calls, its beginning and its end."""
         if (facts := self._facts) is not None:
-            facts = structs.replace(facts, subtask=subtask, transcript=transcript or facts.transcript)
+            facts = structs.replace(facts, subtask=subtask, agent_transcript=transcript)
         hooks = Hooks(self._extensions, facts)
         hooks.ways, hooks._trusted = self.ways, self._trusted
         return hooks
@@ -269,18 +272,18 @@ class Hooks:
     async def _payload(
         self, event: Event, fields: Mapping[str, object], facts: SessionFacts, emit: Emit
     ) -> dict[str, object]:
-        transcript, subtask = facts.transcript, facts.subtask
-        if transcript is not None:
+        transcript, own, subtask = facts.transcript, facts.agent_transcript, facts.subtask
+        for each in filter(None, (transcript, own)):
             try:
-                await transcript.update()
+                await each.update()
             except OSError as error:
-                why = f"{transcript.file} could not be written: {error_text(error)}"
+                why = f"{each.file} could not be written: {error_text(error)}"
                 emit(events.Notice(level="warning", title="Hooks do not see the newest messages", text=why))
         of_subtask: dict[str, object] = {}
         if subtask is not None:
             of_subtask = {"agent_id": subtask.id, "agent_type": subtask.kind}
-            if transcript is not None:
-                of_subtask["agent_transcript_path"] = str(transcript.file)
+            if own is not None:
+                of_subtask["agent_transcript_path"] = str(own.file)
         return {
             "session_id": facts.session,
             "transcript_path": str(transcript.file) if transcript is not None else "",
