@@ -130,3 +130,32 @@ async def test_a_change_of_what_is_named_is_news_and_editing_it_asks(tmp_path: P
     assert asked == ["write_file"]
     assert (tmp_path / "project/docs/rules.md").read_text() == "Be long."
     assert included_in_project(tmp_path, tmp_path / "project", ("CLAUDE.md",)) == [tmp_path / "project/docs/rules.md"]
+
+
+async def test_what_claude_code_has_in_its_folder_is_read(tmp_path: Path) -> None:
+    claude = tmp_path / "project/.claude"
+    for name, text in (
+        ("CLAUDE.md", "Be kind. @more.md"),
+        ("more.md", "MORE"),
+        ("rules/style.md", "Short lines."),
+        ("rules/web/forms.md", "---\npaths: ['src/**/*.tsx', web/**]\n---\nUse labels."),
+    ):
+        (claude / name).parent.mkdir(parents=True, exist_ok=True)
+        (claude / name).write_text(text)
+    async with talking(tmp_path, trusted=True) as session:
+        await say(session, "hello")
+        prefix = session.agent.engine.view.prefix
+        assert prefix is not None
+        held = "(holds for src/**/*.tsx, web/**: read it before you change one of these)"
+        for text in (
+            "# .claude/CLAUDE.md\n\nBe kind. @more.md\n\n# more.md (named in CLAUDE.md)\n\nMORE",
+            f"# .claude/rules/style.md\n\nShort lines.\n\n# .claude/rules/web/forms.md\n\n{held}",
+        ):
+            assert text in prefix.system
+        (claude / "rules/new.md").write_text("A new rule.")
+        await say(session, "hello again")
+        assert any("A new rule." in str(message) for message in session.agent.engine.view.messages())
+    (tmp_path / "project/AGENTS.md").write_text("Be brief.")
+    assert instructions(tmp_path / "project", tmp_path / "project", ("AGENTS.md", ".claude/CLAUDE.md")) == (
+        "# AGENTS.md\n\nBe brief."
+    )

@@ -68,7 +68,7 @@ class ContextSettings(Struct, frozen=True, kw_only=True):
     """Largest size of the skills index in tokens."""
     memory_index_tokens: Count = 2_000
     """Largest size of the memory index in tokens."""
-    instruction_files: tuple[str, ...] = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+    instruction_files: tuple[str, ...] = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "GEMINI.md")
     """Names of project instruction files; in each folder, the first that exists is read."""
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from tui_agent.agent.briefing.included import INCLUDING, included
+from tui_agent.agent.briefing.included import INCLUDING, RULES, included, rules_in
 from tui_agent.agent.briefing.tool_servers import OfferedTools, bounded
 from tui_agent.agent.extensions.agents import AGENTS, INTRODUCTION, RUN_AGENT, own_agents
 from tui_agent.agent.extensions.files import STYLES, ExtensionFolder, signature, style_text
@@ -28,6 +28,7 @@ from tui_agent.regular import read_at_most
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
 from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.notes.front_matter import split_front_matter
 from tui_agent.tools.notes.memory import Notes
 from tui_agent.tools.notes.skills import SkillFolder, find_skills, signature_of, skills_signature
 
@@ -37,6 +38,8 @@ INSTRUCTIONS_LIMIT = 40_000
 """The most characters of one instruction file in the prompt."""
 NEWS_LIMIT = 40_000
 """The most characters of one section in a notice."""
+_CLAUDE = "CLAUDE.md"
+_CLAUDE_FOLDER = ".claude"
 _MOST_READ = 4 * 1024 * 1024  # bytes read of an instruction file; `INSTRUCTIONS_LIMIT` characters of it are kept
 
 _NAMES = {
@@ -77,8 +80,29 @@ def instructions(root: Path, folder: Path, names: Sequence[str]) -> str:
             text = _beginning(real)
         if text:
             sections.append(f"# {found.relative_to(root)}\n\n{text}")
-            sections += _parts(real, found.name, included(real, root) if found.name in INCLUDING else ())
+            if found.name in INCLUDING:
+                sections += _parts(real, found.name, included(real, root))
+            if found.name == _CLAUDE:
+                sections += _rules(_place_of(found), root)
     return "\n\n".join(sections)
+
+
+def _rules(place: Path, root: Path) -> Iterator[str]:
+    """The rules of Claude Code in a folder, up to the length of one file; of those for some paths, where they are."""
+    left = INSTRUCTIONS_LIMIT
+    for each in rules_in(place, root):
+        keys, text = split_front_matter(_beginning(each))
+        if paths := keys.get("paths"):
+            text = f"(holds for {shown(paths, 300)}: read it before you change one of these)"
+        elif len(text) > left:
+            text = "(does not fit here: read it when it matters)"
+        left -= len(text)
+        yield f"# {shown(os.path.relpath(each, root), 300)}\n\n{text.strip()}"
+
+
+def _place_of(file: Path) -> Path:
+    """The folder that an instruction file is for."""
+    return file.parent.parent if file.parent.name == _CLAUDE_FOLDER else file.parent
 
 
 def included_in_project(root: Path, folder: Path, names: Sequence[str]) -> list[Path]:
@@ -213,9 +237,15 @@ class SectionReader(msgspec.Struct, eq=False):
         """The present sections. Cheap while nothing has changed: no file is read then."""
         files = [place / name for place in _places(self.root, self.folder) for name in self.names]
         files += [self.own] if self.own is not None else []
+        files += [place / RULES for place in _places(self.root, self.folder)] if self.names else []
         if self._signature(files) != self._seen:
             own = included(self.own) if self.own is not None else []
-            self._included = (*own, *included_in_project(self.root, self.folder, self.names))
+            rules = (rule for place in _places(self.root, self.folder) for rule in rules_in(place, self.root))
+            self._included = (
+                *own,
+                *included_in_project(self.root, self.folder, self.names),
+                *(rules if self.names else ()),
+            )
             seen = self._signature(files)
             skills = [
                 f"- {skill.name}: {skill.description} ({shown(str(skill.file))})"

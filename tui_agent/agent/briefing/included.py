@@ -10,6 +10,8 @@ from tui_agent.regular import read_bytes
 
 INCLUDING: Final = frozenset(("CLAUDE.md", "GEMINI.md"))
 """Instruction files whose own agents include what they name. In `AGENTS.md` an `@` means nothing to others."""
+RULES: Final = ".claude/rules"
+"""The folder with the rules that Claude Code reads beside its instruction file."""
 MOST_FILES: Final = 20
 """The most files that belong to one."""
 MOST_DEEP: Final = 5
@@ -31,6 +33,13 @@ def included(file: Path, within: Path | None = None) -> list[Path]:
         _add(file.resolve(), found, top, MOST_DEEP)
     found.pop(file.resolve(), None)
     return list(found)[:MOST_FILES]
+
+
+def rules_in(place: Path, within: Path) -> list[Path]:
+    """The files of rules in a folder of the project `within`, with all links followed. Reads the folder."""
+    top = within.resolve()
+    found = (path.resolve() for path in sorted((place / RULES).rglob("*.md")))
+    return [path for path in found if path.is_file() and path.is_relative_to(top)][:MOST_FILES]
 
 
 def rebased(text: str, folder: Path, shown: str) -> str:
