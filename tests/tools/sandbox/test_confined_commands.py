@@ -75,6 +75,12 @@ async def test_guarded_files_that_it_commits_are_named(shell: Shell) -> None:
     text = await shell.run(f"mkdir in; echo evil > in/.envrc; git add in; {GIT} commit -qm x; git reset -q HEAD~1")
     assert "[guarded files in git differ from those of the folder: in/.envrc is another one in commit " in text
     assert [change.title.split()[0] for change in shell.sandbox.held] == ["in/.envrc"]
+    text = await shell.run("git clone -q . clone; cd clone; git checkout -q --detach HEAD~0")
+    assert ".envrc is another one in" in text
+    later = Sandbox("auto", shell.place.places, offered=SandboxMechanism(shell.kind, ""))
+    assert later.held == shell.sandbox.held
+    later.accept_held(later.held)
+    assert shell.sandbox.held == ()
 
 
 async def test_a_refusal_says_that_it_is_the_sandboxs(shell: Shell) -> None:

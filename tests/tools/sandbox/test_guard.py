@@ -108,6 +108,9 @@ def git(folder: Path, *arguments: str) -> None:
         *(".envrc", ".vscode/tasks.json", ".devcontainer/devcontainer.json", ".zed/tasks.json", ".cargo/config"),
         *(".gdbinit", ".pdbrc", "lefthook.yml", "mise.toml", ".justfile", "my.code-workspace", ".GitHub/Workflows/x"),
         *("CLAUDE.md", ".git/hooks/pre-commit", ".git/config.worktree", ".git/info/attributes", ".hg/hgrc"),
+        *(".git/remotes/origin", ".git/branches/origin", ".git/lazygit.yml", ".lazygit.yml", ".sops.yaml"),
+        *(".direnv/flake-profile-1.rc", ".config/wt.toml", "jupyter_server_config.py", ".tui-agent/config.json"),
+        *(".ropeproject/config.py", ".python-version", "commitlint.config.js", "forge.yaml", ".trunk/trunk.yaml"),
     ],
 )
 def test_what_a_tool_runs_by_itself_goes_at_every_depth(tmp_path: Path, name: str) -> None:
@@ -336,6 +339,17 @@ def bare(place: Path, config: str = EVIL) -> None:
         (place / name).mkdir(parents=True, exist_ok=True)
     (place / "HEAD").write_text("ref: refs/heads/main\n")
     (place / "config").write_text(config)
+
+
+@pytest.mark.parametrize("name", ["objects/r", "lfs/r", "logs/r", "refs/r"])
+def test_a_repository_among_gits_own_files_goes(tmp_path: Path, name: str) -> None:
+    git(tmp_path, "init", "-q", "project")
+    guard = Guard(FINDER, [project := tmp_path / "project"], frozen=False)
+    inside = project / ".git" / name
+    git(project, "init", "-q", str(inside))
+    assert guard.take_back(tmp_path / "aside", {}) == []
+    git(inside, "config", "core.fsmonitor", "evil")
+    assert guard.take_back(tmp_path / "aside", {}) == [inside / ".git"]
 
 
 def test_a_folder_that_becomes_a_repository_keeps_what_is_the_users(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tui_agent.tools.sandbox.guard import Guard
+from tui_agent.tools.sandbox.guarded import Finder
 from tui_agent.tools.sandbox.held_by_git import held_since, state_of
 
 BEGIN = (
@@ -15,6 +17,10 @@ BEGIN = (
 EVIL = "B=$(echo evil | git hash-object -w --stdin)"
 STAGE = f"{EVIL}; git update-index --add --cacheinfo 100644,$B"
 COMMIT = f"{STAGE},.envrc; C=$(git commit-tree -p HEAD -m c $(git write-tree)); git read-tree HEAD"
+CYCLE = (
+    f"{COMMIT}; D=$(git commit-tree -p $C -m d $C^{{tree}}); mkdir -p .git/info; echo $C $D > .git/info/grafts; "
+    "echo $D $C >> .git/info/grafts"
+)
 IMPORT = (
     "printf 'commit refs/heads/%s\\ncommitter x <x@x> 0 +0000\\ndata 1\\nx\\nfrom refs/heads/main^0\\n"
     "M 100644 inline .envrc\\ndata 5\\nevil\\n\\n' new | git fast-import --quiet"
@@ -54,6 +60,14 @@ def found_after(project: Path, line: str, named: tuple[str, ...] = ()) -> list[s
         (f"{COMMIT}; git update-ref refs/heads/new $C", [".envrc"]),
         (f"{COMMIT}; echo $C > .git/refs/heads/index", [".envrc"]),
         (f"{COMMIT}; git update-ref refs/heads/new $C; git pack-refs --all", [".envrc"]),
+        (f"{COMMIT}; echo $C | tr a-f A-F > .git/refs/heads/new", [".envrc"]),
+        (f"{COMMIT}; git update-ref HEAD $C; git update-ref HEAD $C^", [".envrc"]),
+        (f"{COMMIT}; git update-ref --create-reflog refs/heads/old $C; git update-ref refs/heads/old $C^", [".envrc"]),
+        (f"{COMMIT}; echo $C $C > .git/info/grafts", [".envrc"]),
+        (f"{COMMIT}; mkdir .git/wip; echo $C > .git/wip/x", [".envrc"]),
+        (f"{CYCLE}; git update-ref refs/heads/new $D", [".envrc"]),
+        (f"git config log.showRoot false; git checkout -q --orphan n; {STAGE},.envrc; git commit -qm n", [".envrc"]),
+        (f"{EVIL}; printf '100644 %s 3\\t.envrc\\n' $B | git update-index --index-info", [".envrc"]),
         (f"{COMMIT}; git stash store $C -m x; git stash store HEAD -m y", [".envrc"]),
         (f"{COMMIT}; git tag -am t new $C", [".envrc"]),
         (f"{COMMIT}; echo $C > .git/MERGE_HEAD", [".envrc"]),
@@ -94,10 +108,31 @@ def test_what_the_user_has_or_allowed_is_not_named(project: Path, line: str) -> 
     assert found_after(project, line) == []
 
 
-def test_what_a_rebase_would_run_when_it_goes_on_is_named(project: Path) -> None:
+@pytest.mark.parametrize("order", ["exec evil", "x evil", "\\texec\\tevil"])
+def test_what_a_rebase_would_run_when_it_goes_on_is_named(project: Path, order: str) -> None:
     line = "GIT_SEQUENCE_EDITOR=\"sed -i '1i break'\" git rebase -q -i -x 'evil $X' old"
     assert found_after(project, line) == ["exec"]
+    todo = ".git/rebase-merge/git-rebase-todo"
+    assert [word.strip() for word in found_after(project, f"printf '{order}\\n' > {todo}")] != []
     assert found_after(project, "git rebase --abort") == []
+
+
+def test_patches_that_git_would_apply_are_named(project: Path) -> None:
+    line = "git format-patch -1 --stdout > p; git reset -q --hard old; echo c > .envrc; git add .; git am -q p || true"
+    assert [word for word in found_after(project, line) if word.endswith("rebase-apply")]
+    assert found_after(project, "git am --abort") == []
+
+
+def test_what_a_new_repository_holds_is_named_once(project: Path) -> None:
+    guard = Guard(Finder(Path("/no/home")), [project], frozen=False)
+    run(project, "git clone -q . clone; cd clone; git checkout -q -b other; echo evil > .envrc")
+    run(project, "git clone -q . node_modules/clone")
+    run(project / "clone", "git -c user.name=x -c user.email=x@x commit -qam e")
+    guard.take_back(project.parent / "aside", {})
+    clone = f"{project}/clone/.git"
+    assert list(guard.git) == [clone]
+    told = [change.title for change in held_since(clone, guard.git[clone], ())]
+    assert [title.partition(" ")[0] for title in told] == [".envrc"]
 
 
 def test_what_settings_name_and_what_cannot_be_followed(project: Path) -> None:

@@ -1,10 +1,12 @@
 """The numbers that the sandbox knows of the kernel, against its headers, and what its filter decides, interpreted."""
 
 import errno
+import os
 import re
 import shutil
 import struct
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -273,3 +275,25 @@ def test_there_is_a_sandbox_wherever_the_kernel_gives_a_process_its_own_namespac
     if not shutil.which(given[0]) or subprocess.run(given, capture_output=True, check=False).returncode:
         pytest.skip("not for this user, or not in this kernel")
     assert mechanism().kind == "namespaces"
+
+
+KEEPING = """
+import os, sys
+from tui_agent.tools.sandbox import kernel
+
+if os.geteuid():
+    kernel.unshare(kernel.CLONE_NEWUSER)
+kernel.keep_capabilities((5,))
+with open("/proc/self/status") as stream:
+    print(*(int(line.split()[1], 16) for line in stream if line.startswith(("CapInh", "CapPrm", "CapEff"))))
+"""
+
+
+@pytest.mark.skipif(mechanism().kind != "namespaces", reason="it needs capabilities to give up")
+def test_capabilities_are_given_up_before_another_program_is_started() -> None:
+    """Even those that a program would inherit, whatever its limits: as root in a container has."""
+    inherited = (
+        ["setpriv", "--inh-caps", "+chown,+net_raw,+kill"] if shutil.which("setpriv") and not os.geteuid() else []
+    )
+    command = [*inherited, sys.executable, "-c", KEEPING]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["0", "32", "32"]

@@ -24,7 +24,7 @@ from tests.tools.support import Call
 from tests.tools.world import tree
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox import kernel
-from tui_agent.tools.sandbox.sandbox import JOURNALS, Kind, Sandbox, SandboxFolders, SandboxMechanism, mechanism
+from tui_agent.tools.sandbox.sandbox import HELD, JOURNALS, Kind, Sandbox, SandboxFolders, SandboxMechanism, mechanism
 from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.tools.shell.run_command import RunCommand
 
@@ -89,7 +89,8 @@ class Outside:
         self.pipe = os.open(self.outside / "pipe", os.O_RDONLY | os.O_NONBLOCK)
         for name in (".ssh/id_ed25519", ".aws/credentials", ".netrc"):
             (self.home / name).write_text("a SECRET\n")
-        (self.state / JOURNALS).mkdir()
+        for name in (JOURNALS, HELD):
+            (self.state / name).mkdir()
         (self.state / "permissions.json").write_text('{"SECRET": 1}')
         (self.project / "AGENTS.md").write_text("Be kind.\n")
         git = ["git", "-c", "user.name=x", "-c", "user.email=x@x", "-c", "init.defaultBranch=main"]
@@ -145,7 +146,7 @@ class Outside:
     def now(self) -> dict[str, tuple[int, int, str]]:
         """All that no command may change, but for the folders that the tool itself and its sandbox write in."""
         whole = tree(self.outside) | tree(self.home) | tree(self.state)
-        written = (str(self.state / "session"), str(self.state / JOURNALS))
+        written = tuple(str(self.state / name) for name in ("session", JOURNALS, HELD))
         return {path: what for path, what in whole.items() if not path.startswith(written)}
 
     def changed(self) -> set[str]:

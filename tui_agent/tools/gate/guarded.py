@@ -6,12 +6,13 @@ One table serves the tools that write, the rules for commands, and the sandbox.
 import os
 import unicodedata
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, starmap
 from pathlib import Path
 from typing import Final
 
 from tui_agent.regex import regex
 from tui_agent.tools.base import WorkspaceView
+from tui_agent.tools.gate.patterns import matches
 
 INSTRUCTION_FILES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """Files that agents take their instructions from."""
@@ -29,8 +30,10 @@ _FORM: Final = regex(
 )
 """What tools put behind the name of their configuration."""
 
-GUARDED_PLACES: Final = frozenset(word.partition("/")[::2] for word in _WORDS if "/" in word)
-"""Guarded pairs of folder and entry."""
+_PLACES: Final = frozenset(word.partition("/")[::2] for word in _WORDS if "/" in word)
+_PATTERNS: Final = tuple(place for place in _PLACES if "*" in place[1])
+GUARDED_PARENTS: Final = frozenset(parent for parent, _ in _PLACES)
+"""Folders with entries that are guarded in them only."""
 
 
 def is_guarded(real: Path, workspace: WorkspaceView, written: str = "") -> bool:
@@ -68,7 +71,12 @@ def guards(name: str) -> bool:
     return base in _TOOLS and (form["code"] is None or ".config." in form[0])
 
 
+def guards_in(parent: str, name: str) -> bool:
+    """Whether entries of this `folded` name are guarded in folders of the name `parent`."""
+    return (parent, name) in _PLACES or any(parent == place and matches(like, name) for place, like in _PATTERNS)
+
+
 def is_guarded_name(parts: Sequence[str]) -> bool:
     """Whether a path of these parts is guarded wherever it is."""
     names = [folded(part) for part in parts]
-    return any(map(guards, names)) or any(pair in GUARDED_PLACES for pair in pairwise(names))
+    return any(map(guards, names)) or any(starmap(guards_in, pairwise(names)))

@@ -38,8 +38,9 @@ class _ReachDomain:
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         given = json.loads(arguments)
         address = urlsplit(given["address"])
-        known = next((f"{name} ({address.netloc})" for name, hosts in KNOWN if address.hostname in hosts), "")
-        return Preview(title=f"Let it reach {known or address.netloc}, in this session", command=given["command"])
+        reached = " and ".join(urlsplit(each).netloc for each in belonging_to(given["address"].removesuffix("/")))
+        known = next((f"{name} ({reached})" for name, hosts in KNOWN if address.hostname in hosts), reached)
+        return Preview(title=f"Let it reach {known}, in this session", command=given["command"])
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         raise NotImplementedError("it is asked about, not called")

@@ -20,7 +20,7 @@ from typing_extensions import override
 from tui_agent.durable import make_private_folder
 from tui_agent.regular import read_at_most, remove_tree
 from tui_agent.tools.files.confined import folder_of
-from tui_agent.tools.sandbox.guarded import IN_GIT, Finder, GuardedPaths, at_the_top, runs_nothing, with_mode
+from tui_agent.tools.sandbox.guarded import IN_GIT, INSTALLED, Finder, GuardedPaths, at_the_top, runs_nothing, with_mode
 from tui_agent.tools.sandbox.held_by_git import GitState
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -73,8 +73,8 @@ class Guard:
         """The folders of those that may change, such as `.git`: they are brought back if they are renamed."""
         self._straight = [path for path in self._found.named if not _links_to(path)]
         self.repositories, self.named = self._found.repositories, self._found.named
-        self.git: Mapping[str, GitState] = {}
-        """What git held in each of the `repositories`."""
+        self.git: dict[str, GitState] = {}
+        """What git held in each of the `repositories`; nothing, of those that are new and stay where somebody works."""
 
     @override
     def __getstate__(self) -> dict[str, object]:
@@ -129,6 +129,8 @@ class Guard:
         self.whole, knows_new = self.whole and after.whole, self._found.whole
         for repository in map(Path, sorted(after.repositories - self._found.repositories) if knows_new else ()):
             if runs_nothing(repository):
+                if INSTALLED.isdisjoint(repository.parts):
+                    self.git[str(repository)] = GitState()
                 harmless.update(f"{repository}/{name}" for name in IN_GIT)
                 continue
             # Of a bare one only what makes it one: its folder may be the project, with all that is in it.

@@ -15,34 +15,30 @@ import msgspec
 from typing_extensions import override
 
 from tui_agent.regular import read_text
-from tui_agent.tools.gate.guarded import GUARDED_PLACES, folded, guards
+from tui_agent.tools.gate.guarded import GUARDED_PARENTS, folded, guards, guards_in
+from tui_agent.tools.gate.patterns import words
 from tui_agent.tools.gate.repository import git_folders, named_by, orders_in
 
-IN_HOME: Final = frozenset(
-    {".xsessionrc", ".pam_environment", "bin", ".pip", ".config", ".local", ".cargo", ".nix-profile"}
+IN_HOME: Final = words(
+    ".xsessionrc .pam_environment bin .pip .config .local .cargo .nix-profile .rhosts .shosts .k5login .forward"
 )
 """Also guarded in the user's home, if a command may write there."""
-IN_GIT: Final = ("config", "config.worktree", "hooks", "commondir", "info/attributes")
-"""Guarded in a git folder: they name programs, or another place to read such names from. The rest, such as the objects
-and the index, is written by every commit."""
+IN_GIT: Final = words("config config.worktree hooks commondir info/attributes remotes branches lazygit.yml")
+"""Guarded in a git folder: they name programs, servers, or another place to read such names from. The rest, such as the
+objects and the index, is written by every commit."""
 
 MAX_FOLDERS: Final = 200_000
 """The most folders that are looked into."""
-_INSTALLED: Final = frozenset(
-    {
-        *("node_modules", "site-packages", "bower_components", "vendor", "pods", "target", ".venv", "venv", ".tox"),
-        *(".nox", "__pycache__", ".terraform", ".cargo-home", "deps", "_build"),
-    }
+INSTALLED: Final = words(
+    "node_modules site-packages bower_components vendor pods target .venv venv .tox .nox __pycache__ .terraform "
+    ".cargo-home deps _build"
 )
 """Folders of other people's packages, in which nobody works: only their repositories are looked for."""
 _READ_EVERYWHERE: Final = frozenset({".gitignore", ".gitattributes", ".ignore", ".rgignore", ".fdignore"})
 """Files that tools read in every folder: a pipe of such a name would stop them."""
-_PARENTS: Final = frozenset(parent for parent, _ in GUARDED_PLACES)
 _REPOSITORY: Final = {"HEAD", "objects", "refs"}
 _OF_GIT: Final = frozenset({"objects", "refs", "logs", "lfs", "info", "worktrees", "hooks"})
 """Folders of a git folder in which no repository lies."""
-_NOT_ENTERED: Final = frozenset({"hooks", "lfs"})
-_OF_OBJECTS: Final = frozenset({"info", "pack"})
 _RACY_NS: Final = 20_000_000
 
 
@@ -113,7 +109,8 @@ class Finder:
                 continue  # it went meanwhile, or its name is too long for anybody
             names = found.guarded if within == "project" else (name for name in found.guarded if _plain(name) == ".git")
             paths.update(f"{place}/{name}" for name in names)
-            if found.is_repository and within != "git's own":
+            in_place = os.path.basename(place).lower() == ".git"  # noqa: PTH119
+            if found.is_repository and (in_place or within != "git's own"):
                 repositories.add(place)
                 trees = self._folders(f"{place}/worktrees") if "worktrees" in found.folders else ()
                 inner = (f"{git}/{name}" for git in (place, *trees) for name in IN_GIT)
@@ -121,7 +118,7 @@ class Finder:
                 paths.update(existing)
                 named.update(self._named(place, tops, existing))
                 # Others may lie in it, such as the submodules' in `modules`.
-                within = "git" if os.path.basename(place).lower() == ".git" else within  # noqa: PTH119
+                within = "git" if in_place else within
             if found.is_repository or within in {"git", "git's own"}:
                 # Git writes through a link, wherever it leads, and waits at a pipe.
                 paths.update(f"{place}/{name}" for name in found.others)
@@ -194,8 +191,8 @@ class Finder:
                 elif (
                     guards(plain)
                     or (place == self._home and plain in IN_HOME)
-                    or (plain in _PARENTS and entry.is_symlink())
-                    or (above in _PARENTS and (above, plain) in GUARDED_PLACES)
+                    or (plain in GUARDED_PARENTS and entry.is_symlink())
+                    or (above in GUARDED_PARENTS and guards_in(above, plain))
                     or (is_other and plain in _READ_EVERYWHERE)
                 ):
                     guarded.append(name)
@@ -218,14 +215,14 @@ def _inside(place: str, found: _Folder, within: _Within) -> Iterator[tuple[str, 
     """The folders to look at in a folder, and what they are within."""
     for name in found.folders:
         if found.is_repository and name in _OF_GIT:
-            if name not in _NOT_ENTERED:
+            if name != "hooks":
                 yield name, "git's own"
         elif within == "git's own":
             # A repository has hundreds of folders of objects, by number.
-            if os.path.basename(place) != "objects" or name in _OF_OBJECTS:  # noqa: PTH119
+            if os.path.basename(place) != "objects" or len(name) != 2:  # noqa: PTH119
                 yield name, within
         else:
-            yield name, "installed" if within == "project" and name in _INSTALLED else within
+            yield name, "installed" if within == "project" and name in INSTALLED else within
 
 
 def with_mode(place: str, added: int, kept: int = 0o7777) -> int | None:
@@ -250,7 +247,7 @@ def at_the_top(path: str, folders: Iterable[Path]) -> bool:
     for folder in folders:
         if path.startswith(f"{folder}/"):
             parts = path[len(f"{folder}/") :].split("/")
-            in_place = len(parts) == 2 and parts[0].lower() in _PARENTS
+            in_place = len(parts) == 2 and parts[0].lower() in GUARDED_PARENTS
             if len(parts) == 1 or in_place or parts[0] == ".git" or is_git_folder(folder):
                 return True
     return False
@@ -269,7 +266,7 @@ def runs_nothing(repository: Path) -> bool:
         if repository.name == "commondir":
             return repository.parent.parent.name == "worktrees" and read_text(repository, 4096).strip() == "../.."
         if repository.is_dir():
-            return not orders_in(repository)
+            return not orders_in(repository) and not os.path.lexists(repository / "lazygit.yml")
         # A worktree of the repository above: its settings are that one's, which are guarded.
         own, common = git_folders(repository)
         return own.parent == common / "worktrees" and common.name == ".git" and repository.is_relative_to(common.parent)

@@ -1,7 +1,8 @@
 """Guarded files that a command staged, committed or stashed: git puts them in place later, outside the sandbox.
 
 Every commit is looked through that nothing led to before the command, not only those that branches name now. What is
-the same as the file in the folder has been allowed, since guarded files are restored before this is done.
+the same as the file in the folder has been allowed, since guarded files are restored before this is done. Nothing led
+to what a new repository holds.
 """
 
 import os
@@ -19,30 +20,38 @@ from tui_agent.regex import regex
 from tui_agent.regular import read_bytes, read_text
 from tui_agent.tools.base import Change
 from tui_agent.tools.files.git_index import ISOLATED, content_name
-from tui_agent.tools.gate.guarded import GUARDED_PLACES, folded, is_guarded_name
+from tui_agent.tools.gate.guarded import GUARDED_PARENTS, folded, is_guarded_name
+from tui_agent.tools.gate.patterns import words
 from tui_agent.visible import visible_line
 
 MAX_COMMITS: Final = 1_000
 _GIT_S: Final = 10.0
 _RACY_NS: Final = 20_000_000
 _MAX_BYTES: Final = 32_000_000
-_PLACES: Final = ("refs", "worktrees", "rebase-merge", "rebase-apply", "sequencer", "reftable")
-"""Where in a git folder files name commits, beside those at its top."""
+_STORES: Final = words("objects lfs modules hooks annex svn logs")
+"""Where in a git folder no file names commits that git would take for a reference, or too many are."""
+_LOGS: Final = ("logs/HEAD", "logs/refs/stash")
+"""What led somewhere, which git finds again as ``HEAD@{1}``, ``-`` or ``stash@{1}``."""
 _REPLACED: Final = b"refs/replace/"
 _INDEX: Final = b"DIRC"
 """How an index begins: it names objects in another form."""
 _ORDERS: Final = "rebase-merge/git-rebase-todo"
+_PATCH: Final = regex(r"/rebase-apply/\d+\Z")
 _NAME: Final = regex(rb"(?:%s)?\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b" % _REPLACED)
+_IN_CONFLICT: Final = b" U\0"
 _RAW: Final = ("--raw", "-z", "-c", "--no-renames", "--no-abbrev", "--no-ext-diff")
 _LOG: Final = ("log", "--stdin", *_RAW, "--format=@commit %h")
-_PARENTS: Final = frozenset(parent for parent, _ in GUARDED_PLACES)
 
 
 class GitState(msgspec.Struct, frozen=True):
-    """The stamps of a git folder's files, and the objects that they name."""
+    """The stamps of a git folder's files, the objects that they name, and those that only logs name.
 
-    stamps: frozenset[tuple[str, int, int, int]]
-    names: frozenset[bytes]
+    With none of them, the state before a repository was made.
+    """
+
+    stamps: frozenset[tuple[str, int, int, int]] = frozenset()
+    names: frozenset[bytes] = frozenset()
+    logged: frozenset[bytes] = frozenset()
 
 
 def state_of(repository: str, known: GitState | None) -> GitState:
@@ -51,27 +60,34 @@ def state_of(repository: str, known: GitState | None) -> GitState:
     if known is not None and known.stamps == stamps:
         return known
     names = set(_NAME.findall(os.fsencode("\n".join(stamp[0] for stamp in stamps))))
-    for path in (*(stamp[0] for stamp in stamps), f"{repository}/logs/refs/stash"):
+    logged: set[bytes] = set()
+    for path, *_ in stamps:
         with suppress(OSError):
+            # Git takes names in upper case, too.
             text = read_bytes(path, _MAX_BYTES)
-            names.update(() if text.startswith(_INDEX) else _NAME.findall(text))
-    return GitState(stamps, frozenset(names))
+            found = logged if path.startswith(f"{repository}/logs/") else names
+            found.update(() if text.startswith(_INDEX) else _NAME.findall(text.lower()))
+    return GitState(stamps, frozenset(names), frozenset(logged - names))
 
 
 def _stamps(repository: str) -> Iterator[tuple[str, int, int, int]]:
-    waiting = [repository]
+    files = [f"{repository}/{name}" for name in _LOGS]
+    waiting = [repository, f"{repository}/logs/refs/heads"]
     while waiting:
         place = waiting.pop()
         with suppress(OSError), os.scandir(place) as entries:
             for entry in entries:
                 if entry.is_file(follow_symlinks=False):
-                    found = entry.stat(follow_symlinks=False)
-                    now = time.time_ns()
-                    # It may change again within the same tick of the clock.
-                    changed = now if now - found.st_ctime_ns < _RACY_NS else found.st_ctime_ns
-                    yield entry.path, changed, found.st_ino, found.st_size
-                elif (entry.name in _PLACES or place != repository) and entry.is_dir(follow_symlinks=False):
+                    files.append(entry.path)
+                elif entry.is_dir(follow_symlinks=False) and (place != repository or entry.name not in _STORES):
                     waiting.append(entry.path)
+    for path in files:
+        with suppress(OSError):
+            found = os.lstat(path)
+            now = time.time_ns()
+            # It may change again within the same tick of the clock.
+            changed = now if now - found.st_ctime_ns < _RACY_NS else found.st_ctime_ns
+            yield path, changed, found.st_ino, found.st_size
 
 
 def held_since(repository: str, before: GitState, named: Iterable[str]) -> list[Change]:
@@ -86,7 +102,10 @@ def held_since(repository: str, before: GitState, named: Iterable[str]) -> list[
         links = {str(link.parent): read_bytes(link, 4096) for link in Path(repository, "worktrees").glob("*/gitdir")}
         found = _new_in(repository, before, now)
         for git in (repository, *links):
-            found |= _entries(_git(git, "diff", "--cached", *_RAW))
+            staged = _git(git, "diff", "--cached", *_RAW)
+            found |= _entries(staged)
+            if _IN_CONFLICT in staged:
+                found |= _in_conflict(_git(git, "--work-tree=.", "ls-files", "-z", "--unmerged"))
         orders = [read_text(place, _MAX_BYTES) for git in (repository, *links) for place in Path(git).glob(_ORDERS)]
     except (OSError, ValueError, IndexError, subprocess.SubprocessError):
         return [Change(f"{visible_line(repository)} was changed, and cannot be followed", "")]
@@ -97,26 +116,31 @@ def held_since(repository: str, before: GitState, named: Iterable[str]) -> list[
         for (path, name), where in found.items()
         if is_guarded_name(Path(path).parts)
         # A link in place of a folder would bring what it leads to.
-        or folded(path.rpartition("/")[2]) in _PARENTS
+        or folded(path.rpartition("/")[2]) in GUARDED_PARENTS
         or any(f"{tree}/{path}" in also for tree in trees)
         if not any(_is_there(tree / path, name) for tree in trees)
     }
     earlier = _held_before(repository, before, {path for path, _ in kept}) if kept else frozenset[tuple[str, str]]()
-    runs = [line for text in orders for line in text.splitlines() if line.startswith(("exec ", "x "))]
-    return [Change(f"{visible_line(line)} runs when the rebase in {repository} goes on", "") for line in runs] + [
-        Change(f"{visible_line(path)} is another one in {where} of {visible_line(repository)}", "")
-        for (path, name), where in kept.items()
-        if (path, name) not in earlier
-    ]
+    runs = [line for text in orders for line in text.splitlines() if line.split()[:1] in (["exec"], ["x"])]
+    told = [f"{visible_line(line)} runs when the rebase in {repository} goes on" for line in runs]
+    if any(_PATCH.search(path) for path, *_ in now.stamps - before.stamps):
+        told.append(f"{visible_line(repository)}/rebase-apply has patches that git would apply")
+    newest = {path: where for (path, name), where in reversed(kept.items()) if (path, name) not in earlier}
+    told += (
+        f"{visible_line(path)} is another one in {where} of {visible_line(repository)}"
+        for path, where in newest.items()
+    )
+    return [Change(title, "") for title in told]
 
 
 def _new_in(repository: str, before: GitState, now: GitState) -> dict[tuple[str, str], str]:
     """What new commits hold, see `_entries`. Raises OSError, ValueError, IndexError, SubprocessError."""
     if any(name.startswith(_REPLACED) for name in now.names - before.names):
         raise ValueError(repository)
-    if now.names <= before.names:
+    added = (now.names | now.logged) - before.names - before.logged
+    if not added:
         return {}
-    commits = _commits(repository, before.names | now.names)
+    commits = _commits(repository, before.names | added)
     new = commits - before.names
     given = (*new, *(b"^" + name for name in commits & before.names))
     output = _git(repository, *_LOG, f"-{MAX_COMMITS}", given=given) if new else b""
@@ -129,9 +153,9 @@ def _held_before(repository: str, before: GitState, paths: Iterable[str]) -> fro
     """What commits held at these paths `before`, at any time; nothing if git cannot tell, or not in time."""
     with suppress(OSError, ValueError, IndexError, subprocess.SubprocessError):
         words = ("--literal-pathspecs", *_LOG, "--full-history", "--", *paths)
-        return frozenset(
-            entry for entry, _ in _entries(_git(repository, *words, given=_commits(repository, before.names)))
-        )
+        # Without any commit, git would begin at HEAD.
+        if commits := _commits(repository, before.names):
+            return frozenset(entry for entry, _ in _entries(_git(repository, *words, given=commits)))
     return frozenset()
 
 
@@ -142,9 +166,10 @@ def _commits(repository: str, names: Iterable[bytes]) -> set[bytes]:
 
 
 def _git(folder: str, *words: str, given: Iterable[bytes] = ()) -> bytes:
-    safe = ("-c", "core.fsmonitor=false", "-c", "core.commitGraph=false", "-c", "log.showSignature=false")
-    command = (find_program("git") or "git", *safe, *words)
-    environment = {**ISOLATED, "GIT_DIR": folder, "PATH": search_path(os.environ.get("PATH", os.defpath))}
+    settings = ("core.fsmonitor=false", "core.commitGraph=false", "log.showSignature=false", "log.showRoot=true")
+    command = (find_program("git") or "git", *(word for each in settings for word in ("-c", each)), *words)
+    environment = {**ISOLATED, "GIT_DIR": folder, "GIT_GRAFT_FILE": os.devnull}
+    environment["PATH"] = search_path(os.environ.get("PATH", os.defpath))
     lines = b"".join(b"%s\n" % line for line in given)
     done = subprocess.run(
         command, cwd=folder, env=environment, input=lines, capture_output=True, check=True, timeout=_GIT_S
@@ -164,6 +189,13 @@ def _entries(raw: bytes) -> Iterator[tuple[tuple[str, str], str]]:
             path = os.fsdecode(next(fields))
             if words[parents].startswith((b"10", b"12")):
                 yield (path, words[2 * parents + 1].decode()), where
+
+
+def _in_conflict(listed: bytes) -> Iterator[tuple[tuple[str, str], str]]:
+    """The same for the entries of an index that wait for a merge to be resolved."""
+    for line in listed.split(b"\0")[:-1]:
+        head, _, path = line.partition(b"\t")
+        yield (os.fsdecode(path), head.split()[1].decode()), "the index"
 
 
 def _is_there(path: Path, name: str) -> bool:

@@ -10,6 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from tui_agent.tools.sandbox import kernel
@@ -67,7 +68,7 @@ class Rules:
     def of(self, parts: ReachableFolders) -> int:
         """A descriptor of rules for these parts, valid until this is called again. Raises OSError."""
         places = (*parts.readonly, *parts.writable)
-        on_the_way = {above for path in parts.hidden for place in places for above in _between(path, place)}
+        on_the_way = {step for place in places for step in _steps(place, parts.hidden)}
         numbers = [number(path, listed=path in on_the_way) for path in (*places, parts.temporary, *on_the_way)]
         if self._of == (parts, numbers) and () not in numbers:
             return self._kept
@@ -81,15 +82,6 @@ class Rules:
         self._kept = ruleset(readable, writable, parts.version, listed=places, network=parts.network)
         self._of = (parts, numbers)
         return self._kept
-
-
-def _between(path: str, place: str) -> list[str]:
-    """The folders from `place` to `path`, without `path`; empty if it is not in there."""
-    found = []
-    while path != place and path.startswith(place.rstrip("/") + "/"):
-        path = os.path.dirname(path)
-        found.append(path)
-    return found
 
 
 def number(path: str, *, listed: bool = False) -> tuple[int, ...]:
@@ -131,20 +123,23 @@ def ruleset(
     return rules
 
 
-def paths_around(folder: str, hidden: Iterable[str]) -> list[str]:
-    """The paths to allow for a folder without what is `hidden` in it: the siblings of each step on the way there."""
+def _steps(folder: str, hidden: Iterable[str]) -> dict[str, set[str]]:
+    """The folders on the way from `folder` to what is `hidden` in it, with the names in each that lead there."""
     steps: dict[str, set[str]] = {}
     for path in hidden:
         while path != folder and path.startswith(folder.rstrip("/") + "/"):
             path, name = os.path.split(path)
             steps.setdefault(path, set()).add(name)
+    return steps
+
+
+def paths_around(folder: str, hidden: Iterable[str]) -> list[str]:
+    """The paths to allow for a folder without what is `hidden` in it: the siblings of each step on the way there."""
+    steps = _steps(folder, hidden)
     named = [] if steps else [folder]
     for place, names in steps.items():
-        try:
-            entries = os.listdir(place)
-        except OSError:
-            continue
-        named += [os.path.join(place, entry) for entry in entries if entry not in names]
+        with suppress(OSError):
+            named += [os.path.join(place, entry) for entry in os.listdir(place) if entry not in names]
     return named
 
 

@@ -35,7 +35,7 @@ _WORKED_IN: Final = frozenset(
     {".git", ".github", ".gitignore", ".gitattributes", ".gitmodules", ".editorconfig", ".venv"}
 )
 """Hidden entries of a home that belong to a project in it."""
-_DEPTH: Final = 3
+_DEPTH: Final = 8
 _KEY: Final = regex(r"_auth|token|passw|secret|credential|login|://[^/\s]*@|/t/[\w-]{8,}", re.IGNORECASE)
 _MOST_SETTINGS, _MOST_BYTES = 1_000, 200_000
 

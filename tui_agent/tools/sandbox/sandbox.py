@@ -15,11 +15,13 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from tui_agent.durable import make_private_folder, write_file
 from tui_agent.temporary import LockedFolder, remove_left_over
 from tui_agent.tools.base import Change, Tool, ToolContext, ToolOutput
 from tui_agent.tools.built_in import Wrapping
@@ -43,6 +45,8 @@ WITHHELD: Final = "withheld"
 """The folder, in the session's own, for what commands wrote to guarded paths."""
 JOURNALS: Final = "journals"
 """The folder, in the program's own, for the journals of running commands."""
+HELD: Final = "held"
+"""The folder, in the program's own, for what commands left to git, by project."""
 HOME: Final = "home"
 """The folder, among the temporary files, that is the home of commands."""
 _TRIAL_S: Final = 20.0
@@ -140,8 +144,8 @@ class Sandbox:
         self._known: dict[str, Snapshot] = {}
         self._finder = Finder(places.home, places.guarded)
         self._git: dict[str, GitState] = {}
-        self.held: tuple[Change, ...] = ()
-        """The guarded files that commands staged, committed or stashed, and the user has not allowed since."""
+        name = sha256(os.fsencode(places.project)).hexdigest()
+        self._held_file = places.program / HELD / f"{name}.json"
         self._taken = 0
         self.journal = Journal(places.program / JOURNALS, places.session / WITHHELD / "killed", self._known)
         """What is noted of commands that run now."""
@@ -259,20 +263,40 @@ class Sandbox:
         """
         guard = Guard(self._finder, self._writable(), frozen=confines and self.kind != "landlock")
         self._guards = guard.whole
-        self._git = guard.git = {place: state_of(place, self._git.get(place)) for place in guard.repositories}
+        guard.git = {place: state_of(place, self._git.get(place)) for place in guard.repositories}
+        self._git = dict(guard.git)
         return guard
+
+    @property
+    def held(self) -> tuple[Change, ...]:
+        """The guarded files that commands of any session staged, committed or stashed in this project, and the user has
+        not allowed since. Reads a file.
+        """
+        try:
+            return msgspec.json.decode(self._held_file.read_bytes(), type=tuple[Change, ...])
+        except (OSError, msgspec.DecodeError):
+            return ()
 
     def held_by_git(self, guard: Guard) -> list[Change]:
         """The guarded files that a command left to git; they are also `held`. Call it when the rest is taken back, off
-        the event loop.
+        the event loop. Writes a file.
         """
         found = [each for place, state in guard.git.items() for each in held_since(place, state, guard.named)]
-        self.held = tuple(dict.fromkeys((*self.held, *found)))
+        if found:
+            self._hold((*self.held, *found))
         return found
 
     def accept_held(self, accepted: Sequence[Change]) -> None:
-        """Forget what a command left to git, once the user has accepted it."""
-        self.held = tuple(each for each in self.held if each not in accepted)
+        """Forget what a command left to git, once the user has accepted it. Writes a file."""
+        held = self.held
+        left = [each for each in held if each not in accepted]
+        if left != list(held):
+            self._hold(left)
+
+    def _hold(self, held: Iterable[Change]) -> None:
+        with contextlib.suppress(OSError):  # a full disk keeps no command from ending
+            make_private_folder(self._held_file.parent)
+            write_file(self._held_file, msgspec.json.encode(tuple(dict.fromkeys(held))))
 
     def take_back(self, guard: Guard) -> list[Path]:
         """Restore the guarded files that a command changed; returns their paths. Raises OSError. Call it off the event
