@@ -131,6 +131,32 @@ def test_of_a_large_file_only_its_beginning_size_and_time_are_compared(size: int
     assert approved.look(step("cat large.sh", workspace), workspace).changes == ()
 
 
+def test_a_change_is_named_by_what_is_known_of_before(tmp_path: Path) -> None:
+    script, kept, workspace = tmp_path / "go.sh", tmp_path / "kept", Workspace(tmp_path)
+    script.write_text("one\n")
+
+    def titles(approved: Approved) -> list[str]:
+        return [change.title for change in approved.look(step("sh go.sh", workspace), workspace).changes]
+
+    assert titles(Approved(kept, tmp_path)) == []
+    (began,) = kept.glob("*.began")
+    began.write_text("0")
+    approved = Approved(kept, tmp_path)
+    assert titles(approved) == ["go.sh is new or was changed"]
+    approved.earlier = lambda _: b"zero\n"
+    assert titles(approved) == ["go.sh was changed in this session"]
+    approved.accept(approved.look(step("sh go.sh", workspace), workspace))
+    assert titles(Approved(kept, tmp_path)) == []
+    script.write_bytes(b"\xff\n")
+    assert titles(Approved(kept, tmp_path)) == ["go.sh has changed since: it is not text, or too large to show"]
+    script.write_text("")
+    assert titles(Approved(kept, tmp_path)) == ["go.sh has changed since"]
+    for each in kept.glob("*.json"):
+        each.write_text("{")
+    script.write_text("two\n")
+    assert titles(Approved(kept, tmp_path)) == ["go.sh is new or was changed"]
+
+
 @pytest.mark.parametrize(("files", "end"), [(5, "f4."), (6, "f4 and 1 more.")])
 def test_five_changed_files_are_named(files: int, end: str) -> None:
     assert FilesRunFirst((), tuple(Change(f"f{number} is new", "") for number in range(files))).reason.endswith(end)

@@ -37,6 +37,7 @@ MAX_BYTES: Final = 256_000
 """The most files that are looked at for one command, and the most bytes of one that are read and kept."""
 _MOST_ENTRIES: Final = 5_000
 _CHANGED: Final = " changed at "
+_EMPTY: Final = sha256(b"").hexdigest()
 _TABLE: Final = Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines()
 _ROWS: Final = tuple(
     (programs.split(), tuple(names.split()))
@@ -337,7 +338,8 @@ class Approved:
 
 def _change_of(path: Path, now: _Kept, before: _Kept, how: str, workspace: WorkspaceView) -> Change:
     name = named_path(workspace, path)
-    diff = unified(before.text, now.text, name, complete=True)
+    # What is there and not text must not look as if it were emptied.
+    diff = unified(before.text, now.text, name, complete=True) if now.text or now.digest in {"", _EMPTY} else ""
     return Change(f"{name} {how}" if diff else f"{name} {how}: it is not text, or too large to show", diff)
 
 
