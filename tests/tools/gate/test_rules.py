@@ -12,11 +12,21 @@ from typing_extensions import override
 
 from tests.tools.gate.test_permissions import READ, SHELL, WRITE, Person, call, outcome, run
 from tui_agent.conversation.blocks import ToolCall
+from tui_agent.settings.trust import MAX_RULE
 from tui_agent.tools.base import Access, Change, PermissionAnswer, PermissionQuestion, WorkspaceView
 from tui_agent.tools.gate.patterns import matches
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.remembered import RememberedRules
-from tui_agent.tools.gate.rules import Rule, catching_line, hides_commands
+from tui_agent.tools.gate.rules import (
+    OUTSIDE,
+    UNRECORDED,
+    Rule,
+    RuleError,
+    allowing,
+    catching,
+    catching_line,
+    hides_commands,
+)
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.shell.run_command import RunCommand
 
@@ -512,11 +522,33 @@ async def test_what_changes_while_the_question_is_open_is_not_run(workspace: Wor
         ("rm *", "ls $(rm x)", True),  # the line cannot be read, and it mentions it
         ("rm *", "ls $(cat x)", False),
         ("rm *", "ls $(cat firm)", False),  # another word that ends so
+        ("git push *", "git status $(x)", False),  # one of its words alone
+        ("git push", "xargs echo git", False),
+        ("a | b", " a | b ", True),
+        (" ", "ls", False),
+        (" * ", "ls -l", True),
+        ("fir* *", "ls $(cat firm)", True),
     ],
 )
 def test_what_a_deny_rule_catches(pattern: str, line: str, caught: bool) -> None:
     rule = Rule("run_command", pattern)
     assert catching_line([rule], line) == (rule if caught else None)
+
+
+def test_a_rule_reaches_what_it_names_and_no_guarded_file_otherwise(workspace: Workspace) -> None:
+    secret = Access("read", str(workspace.root / ".env"))
+    caught = {name: catching([Rule("read_file", name)], secret, workspace) for name in (".env", "*/.env", "env")}
+    assert [name for name, rule in caught.items() if rule] == [".env", "*/.env"]
+    guarded = Access("write", str(workspace.root / ".bashrc"), guarded=True)
+    rules = (Rule("write_file"), Rule("write_file", "*"), Rule("write_file", ".bashrc"))
+    assert allowing(rules, guarded, workspace) == rules[2]
+    assert not any(Rule(name).names(name) for name in (OUTSIDE, UNRECORDED))
+
+
+def test_a_rule_has_at_most_4_200_characters() -> None:
+    assert len(Rule.read("x" * MAX_RULE).tool) == 4_200
+    with pytest.raises(RuleError):
+        Rule.read("x" * (MAX_RULE + 1))
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def catching_line(rules: Iterable[Rule], text: str) -> Rule | None:
     """
     line = read_line(text)
     for rule in rules:
-        if not rule.pattern or rule.pattern == "*" or matches(rule.pattern, text.strip()):
+        if not rule.pattern or matches(rule.pattern, text.strip()):
             return rule
         words, more = _forbidden(rule.pattern)
         if line.opaque:
@@ -187,7 +187,7 @@ def _begins(words: tuple[str, ...], more: bool, texts: tuple[str, ...]) -> bool:
 def _forbidden(pattern: str) -> tuple[tuple[str, ...], bool]:
     """The words of a deny or ask rule, as patterns; such a rule is never too wide."""
     words = tuple(pattern.split())
-    return (words[:-1], True) if words[-1] == "*" and len(words) > 1 else (words, False)
+    return (words[:-1], True) if words[-1:] == ("*",) else (words, False)
 
 
 def _mentions(text: str, word: str) -> bool:
