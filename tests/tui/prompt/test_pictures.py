@@ -10,7 +10,7 @@ import pytest
 from tui_agent.agent.turn.pictures import PictureProblem, as_picture
 from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
 from tui_agent.tui.prompt.mentions import as_mention, read_pictures
-from tui_agent.tui.prompt.pictures import CHIP, decoded, is_encoded, keep
+from tui_agent.tui.prompt.pictures import CHIP, decoded, encoded_pictures, is_encoded, keep
 
 PNG: Final = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -29,6 +29,7 @@ ENCODED: Final = base64.b64encode(PNG).decode()
 )
 def test_a_picture_in_base64(text: str) -> None:
     assert is_encoded(text)
+    assert encoded_pictures(text) == [text]
     assert decoded(text).data == PNG
 
 
@@ -56,6 +57,7 @@ def test_what_cannot_be_sent_is_told(encoded: Callable[[], str], reason: str) ->
 
 def test_a_chip_stands_for_its_picture_in_its_own_session(tmp_path: Path) -> None:
     first = keep(as_picture(PNG, "a [shot], \x1b[31m\u202eof it.png"), tmp_path / "one")
+    (tmp_path / "one/pictures/note.txt").touch()
     second = keep(as_picture(PNG + b"more"), tmp_path / "one")
     assert CHIP.fullmatch(first)
     assert second == "[picture 2: PNG, 74 B]"

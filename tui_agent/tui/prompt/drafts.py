@@ -115,7 +115,7 @@ class Drafts:
         return "" != draft.session == self.session
 
     def _left_in(self, place: Path) -> "list[_Left]":
-        if place == self._place or SessionLock.is_held(place):
+        if SessionLock.is_held(place):
             return []
         # Raises if another process takes it over at the same time.
         lock = SessionLock.acquire(place)
