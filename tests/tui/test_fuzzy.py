@@ -36,6 +36,10 @@ def test_scattered_letters_count_only_where_nothing_else_fits() -> None:
     assert best(names, "cp", lambda name: (name,)) == ("cap", "compact")
     assert best(names, "comp", lambda name: (name,)) == ("compact",)
     assert best(names, "CA", lambda name: (name,)) == ("cap",)
+    assert best(("undo-edits", "back"), "undo", lambda name: ("undo", "my-undo") if name == "back" else (name,)) == (
+        "back",
+        "undo-edits",
+    )
 
 
 def test_all_stand_as_they_are_where_nothing_is_typed() -> None:

@@ -33,7 +33,11 @@ async def test_a_negative_offset_counts_from_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [({"offset": 4}, "the file has 3 lines"), ({"offset": 2, "chars": 4}, "line 2 has only 3 characters")],
+    [
+        ({"offset": 4}, "the file has 3 lines"),
+        ({"offset": 2, "chars": 4}, "line 2 has only 3 characters"),
+        ({"offset": 4, "chars": 2}, "^offset=4 is past the end: the file has 3 lines"),
+    ],
 )
 async def test_a_start_past_the_end_is_said(tmp_path: Path, arguments: dict[str, int], words: str) -> None:
     (tmp_path / "f").write_text("one\ntwo\nthree\n")

@@ -50,10 +50,11 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class PastTheEnd(ValueError):
-    """There is no such line or character; `last` is the number of the last one, or 0."""
+    """There is no such line, or no such character `in_line`; `last` is the number of the last one, or 0."""
 
-    def __init__(self, last: int) -> None:
+    def __init__(self, last: int, *, in_line: bool = False) -> None:
         self.last = last
+        self.in_line = in_line
 
 
 def read_page(
@@ -75,7 +76,7 @@ def read_page(
             asked = max(left.characters_at_most, 1) + 2
             raw = text.readline(asked)
             if not raw and not parts:
-                raise PastTheEnd(character or line - 1)
+                raise PastTheEnd(character or line - 1, in_line=bool(character))
             if not raw:
                 return Page(tuple(parts), None)
             body, ending = _split_ending(raw)
@@ -194,5 +195,5 @@ def _skip_characters(text: TextIO, count: int, stop: Cancellation) -> None:
         stop.check()
         part = text.readline(min(count - skipped, _CHUNK))
         if not part or part.endswith("\n"):
-            raise PastTheEnd(skipped + len(_split_ending(part)[0]))
+            raise PastTheEnd(skipped + len(_split_ending(part)[0]), in_line=True)
         skipped += len(part)

@@ -131,10 +131,10 @@ class ReadFile:
         except PastTheEnd as error:
             what = (
                 f"line {line} has only {counted(error.last, 'character')}"
-                if chars
+                if error.in_line
                 else f"the file has {counted(error.last, 'line')}"
             )
-            where = f"chars={chars}" if chars else f"offset={offset}"
+            where = f"chars={chars}" if error.in_line else f"offset={offset}"
             raise ToolFailure(f"{where} is past the end: {what}.", "Start earlier.") from error
         span = _span(page, total)
         text = f"{page.text}\n[{' '.join(_notices(page, kind, span))}]"

@@ -153,7 +153,7 @@ def _paths(text: str) -> tuple[Path, ...]:
     import shlex
     from urllib.parse import unquote, urlsplit
 
-    if text.startswith("/") and "\n" not in text and Path(text).suffix.lower() in PICTURES and _is_file(text):
+    if "\n" not in text and Path(text).suffix.lower() in PICTURES and _is_file(text):
         return (Path(text),)
     try:
         words = shlex.split(text)
