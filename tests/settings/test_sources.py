@@ -254,6 +254,12 @@ def test_of_a_name_that_a_server_has_twice_the_last_counts(tmp_path: Path) -> No
     assert load_settings(home, None).mcp.servers["here"].env == {"A": "2"}
 
 
+@pytest.mark.parametrize("server", [{}, {"command": "x", "url": "http://a.example"}])
+def test_a_server_is_a_command_or_an_address(server: dict[str, str], tmp_path: Path) -> None:
+    (notice,) = load_settings(user_file(tmp_path, {"mcp": {"servers": {"here": server}}}), None).notices
+    assert notice.endswith("the server here is not used: expected either `command` or `url`")
+
+
 def test_who_has_no_home_gets_a_folder_that_is_theirs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))

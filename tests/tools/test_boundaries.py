@@ -35,6 +35,7 @@ from tui_agent.tools.notes.memory import Notes
 from tui_agent.tools.recall import Recall
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.shell.emulation import Emulation
+from tui_agent.tools.shell.output import RawStream
 from tui_agent.tools.tasks import Todo
 from tui_agent.tools.threads import Cancellation
 from tui_agent.tools.web.addresses import read_address, redirected, same_site
@@ -591,6 +592,14 @@ def test_a_screen_is_what_a_terminal_shows(fed: str, rows: str) -> None:
     screen.feed(fed)
     assert screen.text() == rows
     assert screen.scrolled == (["a"] if fed.count("\n") == 3 else [])
+
+
+def test_the_end_of_stored_output_is_cut_by_bytes_and_lines(tmp_path: Path) -> None:
+    raw = RawStream(tmp_path, "call", limit=1_000)
+    assert raw.tail(100, 2) == ""
+    raw.write(b"one\ntwo\nthree\n")
+    assert [raw.tail(most, 2) for most in (100, 7)] == ["two\nthree", "\nthree"]
+    raw.close()
 
 
 def test_a_cell_holds_sixteen_characters() -> None:
