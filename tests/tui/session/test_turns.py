@@ -194,13 +194,21 @@ async def test_an_interruption_closes_everything(screen: Screen) -> None:
     assert not screen.status.ticking
 
 
-async def test_a_failure_says_what_happened_and_what_to_do(screen: Screen) -> None:
-    (notice,) = screen.show(
-        events.TurnFailed(kind="auth", message="The key is wrong.", retryable=False, hint="Set the key."),
-        finished("error"),
-    )
+@pytest.mark.parametrize(
+    ("retryable", "hint", "shown"),
+    [
+        (False, "Set the key.", "Set the key."),
+        (True, "Check the connection.", "Check the connection. r and Enter sends it again."),
+        (False, "", "Everything up to here is kept. r and Enter sends it again."),
+    ],
+)
+async def test_a_failure_says_what_happened_and_what_to_do(
+    screen: Screen, retryable: bool, hint: str, shown: str
+) -> None:
+    failed = events.TurnFailed(kind="auth", message="The key is wrong.", retryable=retryable, hint=hint)
+    (notice,) = screen.show(failed, finished("error"))
     assert isinstance(notice, NoticeBlock)
-    assert (notice.level, notice.text, notice.hint) == (Level.ERROR, "The key is wrong.", "Set the key.")
+    assert (notice.level, notice.text, notice.hint) == (Level.ERROR, "The key is wrong.", shown)
 
 
 @pytest.mark.parametrize("stop_reason", ["max_tokens", "refusal", "context_window"])

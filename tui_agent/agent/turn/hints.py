@@ -17,8 +17,8 @@ HINTS: Final = {
     "model.fallbacks names models that go on.",
     "overloaded": "Send the message again later; everything so far is kept. --wait-for-reset waits longer, and "
     "model.fallbacks names models that go on.",
-    "unavailable": "Wait a little and send the message again; everything so far is kept.",
-    "connection": "Check the connection and send the message again; everything so far is kept.",
+    "unavailable": "Wait a little; everything so far is kept.",
+    "connection": "Check the connection; everything so far is kept.",
     "cost_ceiling": "Look at what it was spent on. /continue-spending lets it go on; --max-turn-cost-usd and "
     "--max-session-cost-usd set the ceilings. Everything so far is kept.",
     "goal_cost": "What was done is kept; /goal begins anew, --max-usd allows more.",

@@ -136,7 +136,7 @@ async def read_recalled(host: Host, query: str) -> bool:
     if not found.hits:
         return False
     options = [Option(str(place), hit_title(hit), hit_words(hit)) for place, hit in enumerate(found.hits)]
-    chosen = await host.pick(f"{hits_title(found)}: choosing one opens it", options, "0")
+    chosen = await host.pick(f"{hits_title(found)}: choosing one opens it", options, "")
     if chosen is not None:
         hit = found.hits[int(chosen)]
         if hit.session:

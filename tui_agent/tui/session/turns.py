@@ -215,7 +215,8 @@ class TurnView:
             case events.TurnFailed():
                 self._settle(ToolState.INTERRUPTED)
                 self.failed = True
-                kept = event.hint or f"everything up to here is kept; {AGAIN} and Enter sends it again"
+                kept = event.hint or "Everything up to here is kept."
+                kept += f" {AGAIN} and Enter sends it again." * (event.retryable or not event.hint)
                 title = "The goal has ended" if event.kind in _GOAL_ENDS else "The turn stopped"
                 self._transcript.add_notice(Level.ERROR, title, event.message, kept)
             case events.TurnFinished():
