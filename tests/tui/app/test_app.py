@@ -17,6 +17,7 @@ from tui_agent.settings.trust import is_refused, is_trusted
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import session_to_resume
 from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.app.welcome import DEMO_HINT, PROMISE
 from tui_agent.tui.cards.blocks import Block, Level, NoticeBlock, ProseBlock, ToolBlock, ToolState, UserBlock
 from tui_agent.tui.context.steering import SLOW_S
 from tui_agent.tui.dialogs.fields import KeyScreen
@@ -311,6 +312,7 @@ async def test_a_session_that_there_is_not_leads_to_the_list(arguments: Argument
         await pilot.press("escape")
         await opened(app, pilot)
         assert "a new one begins" in said(app)
+        await until(pilot, lambda: PROMISE in said(app) and DEMO_HINT in said(app))
 
 
 async def test_of_a_session_that_cannot_be_opened_nothing_stays_on_the_screen(arguments: Arguments) -> None:

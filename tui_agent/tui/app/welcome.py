@@ -89,6 +89,8 @@ class Welcome:
         block = self._block
         if block is None or session.resumed:
             return
+        if self._resuming:  # what was to be resumed is not there, or was not chosen
+            block.lead, block.hint = PROMISE, f"{block.hint} · {DEMO_HINT}"
         names = await asyncio.to_thread(names_in, self._folder)
         facts = await asyncio.to_thread(known, session)
         transcript.retell(block, words(facts, names))
