@@ -67,7 +67,11 @@ class TrustScreen(PickerScreen):
 
     @override
     def compose(self) -> ComposeResult:
-        brings = VerticalScroll(Static(Content(self._brings)), can_focus=False)
+        lines = (
+            Static(Content(line.strip() or " "), classes="trust-detail" if line.startswith(" ") else None)
+            for line in self._brings
+        )
+        brings = VerticalScroll(*lines, can_focus=False)
         yield framed([dialog_title(self._heading)], brings, [TrustAnswers(compact=True), dialog_keys()])
 
     @override
@@ -142,13 +146,13 @@ class TrustScreen(PickerScreen):
             super()._choose(index)
 
 
-def _listing(project: Path, found: Iterable[BroughtFile], new: Sequence[str]) -> str:
-    """What is new, then each file with what it does, and below it what it runs and sets."""
+def _listing(project: Path, found: Iterable[BroughtFile], new: Sequence[str]) -> list[str]:
+    """Lines: what is new, then each file with what it does, and below it what it runs and sets."""
     lines = ["New since you trusted it", *(f"  {_line(each)}" for each in new), ""] if new else []
     lines.append(_line(f"{short_path(project)} contains"))
     for each in found:
         lines += ["", _line(f"{each.name}: {each.does}"), *(f"  {_line(detail)}" for detail in each.details)]
-    return "\n".join(lines)
+    return lines
 
 
 def _line(text: str) -> str:
