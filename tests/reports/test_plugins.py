@@ -197,6 +197,24 @@ def test_a_folder_that_is_no_repository_is_copied_and_renewed(
     assert (on(home), list((home / "plugins").iterdir())) == ([], [])
 
 
+def test_what_a_marketplace_file_alone_has_is_named(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = [
+        {
+            "name": "speech",
+            "source": "./speech",
+            "mcpServers": {"notes": {"command": "notes"}},
+            "lspServers": {"speech": {"command": "speech-server"}},
+        }
+    ]
+    write(tmp_path / "kit/.claude-plugin/marketplace.json", json.dumps({"plugins": listed}))
+    write(tmp_path / "kit/speech/README.md", "Speech.")
+    assert main(["plugin", "add", "../kit"]) == 0
+    said = capsys.readouterr().out
+    assert "  not used: mcpServers, which the marketplace file names\n  not used: language servers: those " in said
+
+
 def test_a_folder_without_a_plugin_or_a_branch_is_refused(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

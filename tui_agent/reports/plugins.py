@@ -48,6 +48,8 @@ _PICKED: Final = f"{_FOREIGN}/picked"
 """In a copy: the plugins that its marketplace file puts together from parts of a folder that others share."""
 _NO_PLUGIN: Final = "there is no plugin: neither .claude-plugin nor commands, agents, skills or hooks"
 _NAME: Final = re.compile(r"\w[\w.-]*")
+_STARTING: Final = ("hooks", "mcpServers")
+"""What runs something and counts only where the plugin itself has it."""
 _SUBFOLDERS: Final = ("commands", AGENTS, "skills", "hooks", "output-styles")
 
 
@@ -64,12 +66,15 @@ class PluginOrigin(msgspec.Struct, frozen=True):
 
 
 class Plugin(msgspec.Struct, frozen=True):
-    """A plugin in a copy. `elsewhere`: the repository it is in instead, so that it is not in this one."""
+    """A plugin in a copy. `elsewhere`: the repository it is in instead, so that it is not in this one. `unused`: what a
+    marketplace file says of it and nothing here uses.
+    """
 
     name: str
     folder: Path
     description: str = ""
     elsewhere: str = ""
+    unused: tuple[str, ...] = ()
 
 
 class Plugins:
@@ -276,7 +281,8 @@ def _entry(entry: object, copy: Path, root: str) -> Plugin | None:
     parts = {kind: entry[kind] for kind in _SUBFOLDERS if isinstance(entry.get(kind), list)}
     if parts and _NAME.fullmatch(name) and not (folder / _FOREIGN / "plugin.json").is_file():
         folder = _picked(parts, folder, copy, Plugin(name, copy / _PICKED / name, description))
-    return Plugin(name, folder, description)
+    unused = (f"{key}, which the marketplace file names" for key in _STARTING if entry.get(key) and key not in parts)
+    return Plugin(name, folder, description, unused=(*unused, *_unused(entry)))
 
 
 def _picked(parts: Mapping[str, list[object]], source: Path, copy: Path, plugin: Plugin) -> Path:
@@ -328,11 +334,11 @@ def listing(plugin: Plugin) -> list[str]:
         lines.append(f"  hook on {hook.event}{f' ({hook.matcher})' if hook.matcher else ''} {hook.does}")
     lines += [f"  server {each}" for each in plugin_starts(plugin.folder)]
     lines += [f"  problem: {each}" for each in hooks.problems]
-    lines += [f"  not used: {each}" for each in _unused(about)]
+    lines += [f"  not used: {each}" for each in dict.fromkeys((*plugin.unused, *_unused(about)))]
     return [*lines, f"  adds about {tokens:,} tokens to each request" if tokens else "  adds nothing to a request"]
 
 
-def _unused(about: dict[str, object]) -> Iterator[str]:
+def _unused(about: Mapping[str, object]) -> Iterator[str]:
     """What a manifest has and nothing here uses, in words."""
     if about.get("lspServers"):
         yield "language servers: those that are installed are found by themselves"
