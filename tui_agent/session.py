@@ -58,6 +58,7 @@ from tui_agent.session_parts import (
     sandbox_of,
     searching_tools,
     telemetry_of,
+    theirs_of,
     tools_of,
     workspace_of,
 )
@@ -268,7 +269,7 @@ async def _open(
         workspace_of, settings, arguments, knowledge.extensions, (store.folder, *readable)
     )
     keep_out_of(workspace.folders)
-    gate = gate_of(settings, arguments, workspace)
+    gate = await asyncio.to_thread(gate_of, settings, arguments, workspace)
     # What is read from skills and notes is never cleared.
     engine = ContextEngine(
         settings,
@@ -427,6 +428,8 @@ def _notices(
     if (style := settings.session.style) and not style_text(extensions, style):
         message = f"There is no style {style} that could be used: answers are written as always."
         yield Notice(level="warning", title="Output style", text=message, hint="/style lists those there are")
+    for text in theirs_of(settings, arguments).problems:
+        yield Notice(level="warning", title="A rule does not count", text=text)
     for text in servers.problems:
         yield Notice(level="warning", title="MCP servers", text=text)
     if waiting := servers.new:

@@ -17,6 +17,7 @@ from tui_agent.agent.briefing.briefing import (
     system_prompt,
 )
 from tui_agent.agent.briefing.tool_servers import OfferedTools
+from tui_agent.agent.extensions.claude_rules import ClaudeRules, project_rules
 from tui_agent.agent.extensions.files import ExtensionFolder, skill_folders
 from tui_agent.agent.extensions.hook_files import read_hooks
 from tui_agent.agent.extensions.hooks import Hooks, SessionFacts
@@ -222,15 +223,20 @@ def searching_tools(
     return [ProviderSearch(subtasks, profile.search_usd or 0.0, is_off)] if has_own else []
 
 
+def theirs_of(settings: Settings, arguments: Arguments) -> ClaudeRules:
+    """The rules of Claude Code in the project, which can only tighten, whether the project is trusted or not."""
+    return project_rules(arguments.project) if settings.session.other_folders else ClaudeRules()
+
+
 def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> PermissionGate:
     """The permission gate, with the remembered rules. Raises `RuleError`, `RememberedError`."""
-    rules = settings.permissions
+    rules, theirs = settings.permissions, theirs_of(settings, arguments)
     return PermissionGate(
         permission_mode(settings),
         workspace,
         allow=rules.allow,
-        ask=rules.ask,
-        deny=rules.deny,
+        ask=(*rules.ask, *theirs.ask),
+        deny=(*rules.deny, *theirs.deny),
         remembered=RememberedRules(arguments.home / REMEMBERED_FILE, arguments.project),
         unasked=rules.unasked,
         approved=arguments.home / APPROVED_FOLDER,

@@ -14,7 +14,7 @@ import msgspec
 
 from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS
 from tui_agent.agent.briefing.included import rebased
-from tui_agent.agent.extensions.claude_forms import OURS
+from tui_agent.agent.extensions.claude_rules import rules_of
 from tui_agent.durable import make_private_folder, write_file
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import catalogue_of
@@ -22,7 +22,7 @@ from tui_agent.settings import Settings, ToolServer
 from tui_agent.settings.keys import settings_by_key
 from tui_agent.settings.writing import keep_servers, keep_setting
 from tui_agent.text import one_line, short_path
-from tui_agent.tools.gate.rules import SHELL, Rule, RuleError
+from tui_agent.tools.gate.rules import RuleError
 from tui_agent.tools.mcp.importing import ForeignServers, foreign, read_settings
 
 
@@ -235,45 +235,9 @@ def _rules(document: Mapping[str, object], kind: str, settings: Settings, left: 
     seen = set(_users(settings, kind))
     for text in given if isinstance(given, list) else ():
         try:
-            rules = [rule.text for rule in _ours(str(text), kind)]
+            rules = [rule.text for rule in rules_of(str(text), kind)]
         except (RuleError, ValueError) as error:
             left.append(f"permissions.{kind}: {one_line(str(text), 200)}: {one_line(str(error), 200)}")
             continue
         yield from (rule for rule in rules if rule not in seen)
         seen.update(rules)
-
-
-def _ours(text: str, kind: str) -> list[Rule]:
-    """A rule of another agent in our form. Raises ValueError or RuleError with the reason why there is none."""
-    parts = re.fullmatch(r"(?P<tool>[\w*-]+)(?:\((?P<pattern>.*)\))?", text.strip(), re.DOTALL)
-    if parts is None:
-        raise ValueError("it is not a rule")
-    tool, pattern = parts["tool"], parts["pattern"] or ""
-    if tool.startswith("mcp__") and not pattern:
-        return [Rule.read(tool if tool.count("__") > 1 else f"{tool}__*")]
-    if tool in ("Edit", "Write", "MultiEdit", "write_file", "replace"):
-        return [Rule(each, _path(pattern)) for each in ("edit_file", "write_file")]
-    if (ours := OURS.get(tool.lower(), tool)) in ("read_file", "fetch_url", "web_search", "glob", "grep", "list_dir"):
-        domain = pattern.removeprefix("domain:")
-        return [Rule(ours, f"https://{domain}/*" if domain and ours == "fetch_url" else _path(pattern))]
-    if tool not in ("Bash", "run_shell_command", "ShellTool"):
-        raise ValueError("there is no such tool here, or it never asks")
-    if not pattern and kind == "allow":
-        raise ValueError("it would let every command run; choose a mode instead")
-    if pattern and tool != "Bash":
-        pattern = f"{pattern} *"  # Gemini CLI's name the beginning of a command
-    pattern = f"{pattern[:-2]} *" if pattern.endswith(":*") else pattern
-    rule = Rule.read(f"{SHELL}({pattern})" if pattern else SHELL)
-    if kind == "allow" and rule.is_idle:
-        raise ValueError(
-            "a rule with * is accepted for commands that are known to change nothing; others need all words"
-        )
-    return [rule]
-
-
-def _path(pattern: str) -> str:
-    """A pattern for paths in our form, in which ``*`` matches any text. Raises ValueError."""
-    if pattern.startswith("/") and not pattern.startswith("//"):
-        raise ValueError("it is relative to the folder of those settings")
-    pattern = pattern.removeprefix("./").removeprefix("/")
-    return re.sub(r"\*\*(?:/\*)?", "*", pattern.removeprefix("**/"))

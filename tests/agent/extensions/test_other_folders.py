@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.agent.talking import say, talking
+from tui_agent.agent import events
 from tui_agent.agent.extensions.agents import own_agents
 from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.view import View
 from tui_agent.settings.brought import brought
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 
 
 def fill(folder: Path, mark: str) -> None:
@@ -178,3 +180,41 @@ async def test_what_a_front_matter_of_claude_code_has_and_nothing_uses_is_said(t
     assert said["/plain"] == "Does it. (yours)"
     [agent] = own_agents((ExtensionFolder(home, "yours"),))
     assert (agent.problem, agent.steps) == ("", 100)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_what_a_projects_claude_folder_refuses_is_refused(tmp_path: Path, trusted: bool) -> None:
+    claude = tmp_path / "project/.claude"
+    claude.mkdir(parents=True)
+    (tmp_path / "project/calc.py").write_text("x = 1\n")
+    (tmp_path / "project/private").mkdir()
+    (tmp_path / "project/private/key").write_text("K")
+    rules = {
+        "allow": ["Bash(touch:*)"],
+        "deny": ["Read(/private/**)", "Bash(echo no:*)", "TodoWrite", "Bash(", 7],
+        "ask": ["Edit(./calc.py)"],
+    }
+    (claude / "settings.json").write_text(json.dumps({"permissions": rules}))
+    (claude / "settings.local.json").write_text(json.dumps({"permissions": {"deny": ["LS"]}}))
+    asked: list[str] = []
+
+    async def no(question: PermissionQuestion) -> PermissionAnswer:
+        asked.append(question.tool)
+        return PermissionAnswer(allowed=False)
+
+    calls = 'read private/key, run `echo no`, list ., write "x" to made.txt, write "x" to calc.py, read calc.py'
+    async with talking(tmp_path, {"permissions.mode": "auto"}, trusted=trusted, ask=no) as session:
+        told = await say(session, calls)
+        notices = [notice.text for notice in session.notices if notice.title == "A rule does not count"]
+    status = [event.status for event in told if isinstance(event, events.ToolFinished)]
+    assert status == ["denied", "denied", "denied", "ok", "denied", "ok"]
+    assert asked == ["write_file"]
+    assert notices == [f"{claude / 'settings.json'}: permissions.deny: Bash(: it is not a rule"]
+
+
+async def test_the_rules_of_claude_code_can_be_turned_off(tmp_path: Path) -> None:
+    (tmp_path / "project/.claude").mkdir(parents=True)
+    (tmp_path / "project/.claude/settings.json").write_text(json.dumps({"permissions": {"deny": ["LS"]}}))
+    async with talking(tmp_path, {"session.other_folders": False}) as session:
+        told = await say(session, "list .")
+    assert [event.status for event in told if isinstance(event, events.ToolFinished)] == ["ok"]
