@@ -249,10 +249,16 @@ def _own(folder: Path) -> Iterator[tuple[Path, str]]:
             yield folder / name, "not used by this version"
 
 
+def _has_hooks(folder: Path) -> bool:
+    """Whether the settings of Claude Code in its folder have hooks, for which all their variables are set."""
+    return any("hooks" in _document(folder / name) for name in _CLAUDE_SETTINGS)
+
+
 def _of_claude(folder: Path) -> Iterator[tuple[Path, str]]:
     """What the folder of Claude Code brings; what is not used here is not named."""
+    matter = {"hooks", "env"} if _has_hooks(folder) else set()
     for name in _CLAUDE_SETTINGS:
-        if "hooks" in _document(folder / name):
+        if matter & _document(folder / name).keys():
             yield folder / name, _OWN[HOOKS]
     for name, ours in (("agents", "agents"), ("commands", "commands"), ("output-styles", "styles")):
         if (folder / name).is_dir():
@@ -310,7 +316,8 @@ def _lines(path: Path) -> list[str]:
     if path.name == HOOKS:
         return list(_hooks(document.get("hooks", document)))
     if path.parent.name == CLAUDE_FOLDER:
-        return list(_hooks(document.get("hooks")))
+        variables = _flat(document.get("env")) if _has_hooks(path.parent) else ()
+        return [*_hooks(document.get("hooks")), *(f"sets for hooks: {each}" for each in variables)]
     if path.name == CONFIG:
         servers = document.pop("mcpServers", None)
         return [*_servers_started(servers), *_flat(document)]

@@ -218,3 +218,20 @@ async def test_the_rules_of_claude_code_can_be_turned_off(tmp_path: Path) -> Non
     async with talking(tmp_path, {"session.other_folders": False}) as session:
         told = await say(session, "list .")
     assert [event.status for event in told if isinstance(event, events.ToolFinished)] == ["ok"]
+
+
+async def test_hooks_of_claude_code_get_the_variables_of_its_settings(tmp_path: Path) -> None:
+    claude, told = tmp_path / "project/.claude", tmp_path / "told"
+    claude.mkdir(parents=True)
+    command = {"type": "command", "command": f'echo "$TRACE $LEVEL ${{NUMBER-}}" >> {told}'}
+    hooks = {"PreToolUse": [{"hooks": [command]}]}
+    (claude / "settings.json").write_text(
+        json.dumps({"hooks": hooks, "env": {"TRACE": "no", "LEVEL": "2", "NUMBER": 3}})
+    )
+    (claude / "settings.local.json").write_text(json.dumps({"env": {"TRACE": "yes", "not a name": "x"}}))
+    async with talking(tmp_path, trusted=True) as session:
+        await say(session, "list .")
+    assert told.read_text() == "yes 2 \n"
+    by_name = {each.name: each.details for each in brought(tmp_path / "project")}
+    assert 'sets for hooks: LEVEL = "2"' in by_name[".claude/settings.json"]
+    assert 'sets for hooks: TRACE = "yes"' in by_name[".claude/settings.local.json"]

@@ -123,7 +123,8 @@ class Hook(msgspec.Struct, frozen=True):
     a subtask that `looks` at files first (or for `model`), an address to `post` to, or a server's tool to `use`.
 
     only_if: a rule such as ``Bash(git *)`` that the call has to match as well. waits: whether its answer is waited for.
-    root: the folder of the plugin it is from. goes_on: the turn does, when it refuses by a prompt.
+    root: the folder of the plugin it is from. goes_on: the turn does, when it refuses by a prompt. variables: what the
+    settings that it is from add to its environment.
     """
 
     event: Event
@@ -142,6 +143,7 @@ class Hook(msgspec.Struct, frozen=True):
     model: str = ""
     post: PostAction | None = None
     use: ServerToolAction | None = None
+    variables: tuple[tuple[str, str], ...] = ()
 
     @property
     def does(self) -> str:
@@ -194,6 +196,8 @@ def signature_of(extensions: Sequence[ExtensionFolder]) -> tuple[object, ...]:
 def read_hooks(extensions: Sequence[ExtensionFolder]) -> FoundHooks:
     """The hooks in all folders of extensions. Reads files: call it in a thread. Never raises."""
     hooks: dict[Hook, Hook] = {}
+    places: dict[Hook, Path] = {}
+    variables: dict[Path, dict[str, str]] = {}
     problems: list[str] = []
     idle: list[str] = []
     for root, path in ((each, file) for each in extensions for file in files_of(each)):
@@ -204,6 +208,8 @@ def read_hooks(extensions: Sequence[ExtensionFolder]) -> FoundHooks:
         except (ToolFailure, OSError, ValueError, RecursionError) as error:
             problems.append(f"{path} cannot be read: {error_text(error, 200)}")
             continue
+        if isinstance(document, dict) and root.kind == "claude":
+            variables.setdefault(root.folder, {}).update(_variables(document.get("env")))
         if isinstance(document, dict) and document.get("disableAllHooks") is True:
             continue
         if isinstance(document, dict) and root.kind != "own" and "hooks" not in document:
@@ -216,11 +222,21 @@ def read_hooks(extensions: Sequence[ExtensionFolder]) -> FoundHooks:
                 hooks.setdefault(
                     structs.replace(found, file=root.folder if found.root else Path(), source="yours"), found
                 )
+                places.setdefault(found, root.folder)
             elif found.startswith(_NOT_HERE):
                 idle.append(found.removeprefix(_NOT_HERE))
             else:
                 problems.append(f"{path}: {found}")
-    return FoundHooks(tuple(hooks.values()), tuple(problems), tuple(idle))
+    set_up = (
+        structs.replace(each, variables=tuple(variables.get(places[each], {}).items())) for each in hooks.values()
+    )
+    return FoundHooks(tuple(set_up), tuple(problems), tuple(idle))
+
+
+def _variables(given: object) -> dict[str, str]:
+    """What a file of Claude Code's settings puts into the environment."""
+    named = given.items() if isinstance(given, dict) else ()
+    return {name: value for name, value in named if isinstance(value, str) and re.fullmatch(r"[A-Za-z_]\w*", name)}
 
 
 _NOT_HERE: Final = "not here: "

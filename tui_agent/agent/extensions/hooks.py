@@ -419,7 +419,8 @@ def _environment_of(hook: Hook) -> dict[str, str]:
     """The user's own hooks get the whole environment, those of others none of its secrets."""
     from tui_agent.tools.environment import child_environment  # few sessions have hooks
 
-    return dict(os.environ) if hook.source == "yours" else child_environment(os.environ)
+    environment = dict(os.environ) if hook.source == "yours" else child_environment(os.environ)
+    return environment | dict(hook.variables)
 
 
 async def _run(hook: Hook, data: bytes, facts: SessionFacts, late: "asyncio.Future[None]") -> tuple[int, str, str]:
