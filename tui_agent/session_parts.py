@@ -34,7 +34,7 @@ from tui_agent.models.choice import (
     permission_mode,
 )
 from tui_agent.models.usage import UsageTracker
-from tui_agent.regular import is_regular
+from tui_agent.regular import is_folder
 from tui_agent.resources import prompt_text
 from tui_agent.settings import Settings
 from tui_agent.settings.brought import plugin_name
@@ -158,7 +158,7 @@ def sandbox_of(
         session=session.resolve(),
         shown=(session.resolve(), *above, *(folder.resolve() for folder in readable)),
         added=tuple(Path(arguments.folder, path).expanduser() for path in settings.permissions.read),
-        guarded=tuple(path for path in workspace.guarded if is_regular(path) and workspace.contains(path)),
+        guarded=tuple(path for path in workspace.guarded if not is_folder(path) and workspace.contains(path)),
     )
     return Sandbox(settings.permissions.sandbox, places, network=settings.permissions.network)
 

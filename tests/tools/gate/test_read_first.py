@@ -70,6 +70,26 @@ def test_the_files_of_a_command(line: str, files: list[str], workspace: Workspac
     assert named(read_first(step(line, workspace), workspace, unknown=False), workspace) == files
 
 
+@pytest.mark.parametrize(
+    ("line", "file"),
+    [
+        ("task test", "taskfile.yml"),
+        ("task test", "Taskfile.dist.yaml"),
+        ("go generate", "gen.go"),
+        ("./gradlew build", "gradle/wrapper/gradle-wrapper.properties"),
+        ("gradle build", "buildSrc/build.gradle"),
+        ("sbt test", "project/plugins.sbt"),
+        ("dotnet test", "Directory.Build.rsp"),
+        ("bazel build //x", "tools/bazel"),
+        ("mix test", "config/config.exs"),
+    ],
+)
+def test_what_build_tools_read_besides(line: str, file: str, workspace: Workspace) -> None:
+    (workspace.root / file).parent.mkdir(parents=True, exist_ok=True)
+    (workspace.root / file).touch()
+    assert workspace.root / file in read_first(step(line, workspace), workspace, unknown=False)
+
+
 def test_of_a_program_in_no_table_all_is_looked_at_where_that_is_asked_for(workspace: Workspace) -> None:
     everything = [".venv/bin/mytool", *ANY, "tools/gen.py", "tools/gen.sh", "tools/json.py"]
     assert named(read_first(step("mytool", workspace), workspace), workspace) == sorted(everything)

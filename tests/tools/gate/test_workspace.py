@@ -159,6 +159,7 @@ def test_guarded_places(path: str, tmp_path: Path) -> None:
         *("a.py", ".gitignore", ".github/x.yml", "AGENTS.md.txt", "git/x", "Makefile", ".env.local", "settings.json"),
         *("opencode/x", "crush.ts", "mise.py", "lefthook", "locales/hk.json", "profile.local.py", ".eslintrc.json"),
         *("mise/x", "rust-toolchain.rs", "renovate.py", "husky.test.ts", "src/startup.mjs", ".rubocop.yml"),
+        *("forge.config.js", "conductor.py", "wt.toml", ".direnv/state", "app.rc", "python-version", "jupyter.py"),
     ],
 )
 def test_unguarded_places(path: str, tmp_path: Path) -> None:

@@ -252,12 +252,21 @@ def test_the_scripts_of_hooks_are_guarded(tmp_path: Path) -> None:
     assert (project / "check.py").read_text() == "mine\n"
 
 
+def test_what_is_named_and_not_there_is_taken_out(tmp_path: Path) -> None:
+    guard = Guard(Finder(Path("/no/home"), [tmp_path / ".env"]), [tmp_path], frozen=True)
+    for name in (".env", "other.env"):
+        (tmp_path / name).write_text("PATH=evil")
+    assert guard.take_back(tmp_path.with_name("aside"), {}) == [tmp_path / ".env"]
+    assert (tmp_path / "other.env").exists()
+
+
 def test_scripts_that_run_by_themselves_are_guarded_too(tmp_path: Path) -> None:
     project = tmp_path / "project"
     git(tmp_path, "init", "-q", str(project))
     texts = {
         ".git/hooks/pre-commit": "#!/bin/sh\nexec ./scripts/check $@\n",
-        ".envrc": "source_env scripts/env.sh\nwatch_file data.txt\n",
+        ".envrc": "source_env scripts/env.sh\nwatch_file data.txt\ndotenv\n dotenv_if_exists a.env\nuse flake\n",
+        "mise.toml": "[env]\n_.file = 'conf/b.env'\n",
         ".pre-commit-config.yaml": "- entry: python tools/hook.py\n  args: [-c, ./x.yaml]\n",
         ".vscode/tasks.json": '{"command": "bash", "args": ["tools/open"]}',
         "Makefile": "all:\n\tsh tools/build.sh\n",
@@ -268,7 +277,8 @@ def test_scripts_that_run_by_themselves_are_guarded_too(tmp_path: Path) -> None:
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(texts.get(name, ""))
     found = run_by_themselves(project, Workspace(project))
-    assert sorted(map(str, found)) == [str(project / name) for name in scripts]
+    read = (".env", "a.env", "conf/b.env", "flake.nix", "flake.lock")
+    assert sorted(found) == sorted(project / name for name in (*scripts, *read))
 
 
 CLOSING = """

@@ -65,6 +65,12 @@ _RUN_BY_THEMSELVES: Final = words(
     .mise.toml .rprofile .Rprofile .gdbinit .vscode/tasks.json .devcontainer/devcontainer.json .devcontainer.json
     """
 )
+_LOADED: Final = regex(r"\bdotenv(?:_if_exists)?\b|\buse[ \t]+(?:flake|nix|devenv)\b|[\w./-]*\.env\b[\w.-]*")
+"""What direnv and mise load with their own files, and load anew when it has changed though these have not."""
+_MEANT: Final = {
+    **{"dotenv": (".env",), "dotenv_if_exists": (".env",), "flake": ("flake.nix", "flake.lock")},
+    **{"nix": ("shell.nix", "default.nix"), "devenv": ("devenv.yaml", "devenv.lock")},
+}
 _PYTHONS: Final = words("python pytest uv uvx tox nox poetry hatch pdm pipenv")
 """Programs that look for modules in the folder where they start."""
 _NODES: Final = words("npx npm bunx bun pnpm yarn")
@@ -96,12 +102,16 @@ def read_first(steps: Iterable[PlainCommand], workspace: WorkspaceView, *, unkno
 
 def run_by_themselves(project: Path, workspace: WorkspaceView) -> list[Path]:
     """The scripts that git's hooks, a folder's environment and the like name, which run when nobody asks for it: as
-    those of `_RUN_BY_THEMSELVES` do. Reads files.
+    those of `_RUN_BY_THEMSELVES` do. Also what direnv and mise load, whether it exists or not. Reads files.
     """
     places = [path for name in _RUN_BY_THEMSELVES for path in project.glob(name)]
     texts = (_found(path).text for path in (*hooks_of(project, workspace), *places))
     found = dict.fromkeys(path for text in texts for path in _run(_tokens(text), project, workspace))
-    return [path for path in found if path.suffix not in {".yml", ".yaml"}]
+    scripts = [path for path in found if path.suffix not in {".yml", ".yaml"}]
+    loading = (_found(path).text for path in places if path.name.startswith((".envrc", "mise", ".mise")))
+    said = (match[0] for text in loading for match in _LOADED.finditer(text))
+    names = dict.fromkeys(name for word in said for name in _MEANT.get(word.split()[-1], (word,)))
+    return [*scripts, *(project / name for name in names)]
 
 
 def scripts_in(lines: Iterable[str], workspace: WorkspaceView, project: Path) -> list[Path]:

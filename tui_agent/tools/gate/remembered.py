@@ -3,17 +3,14 @@
 A rule of an older version that is too wide allows nothing any more; it stays in the file until the user takes it back.
 """
 
-import fcntl
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
-from tui_agent.durable import make_private_folder, write_file
+from tui_agent.durable import make_private_folder, one_at_a_time, write_file
 from tui_agent.tools.gate.rules import OUTSIDE, SHELL, Rule, RuleError
 
 MAX_RULES = 2_000
@@ -31,7 +28,7 @@ class _Kept(msgspec.Struct, frozen=True):
     folder: str = ""
 
 
-_Projects: TypeAlias = dict[str, list[_Kept | str]]
+_Projects: TypeAlias = dict[str, list[_Kept]]
 
 
 class RememberedRules:
@@ -66,12 +63,12 @@ class RememberedRules:
         """Remove a rule, for every folder. It is gone even if the file cannot be written (RememberedError)."""
         self.rules = tuple(each for each in self.rules if each.text != rule)
         self.dropped = tuple(each for each in self.dropped if each != rule)
-        self._change(lambda kept: [entry for entry in kept if _text(entry) != rule])
+        self._change(lambda kept: [entry for entry in kept if entry.rule != rule])
 
-    def _change(self, change: Callable[[list[_Kept | str]], list[_Kept | str]]) -> None:
+    def _change(self, change: Callable[[list[_Kept]], list[_Kept]]) -> None:
         try:
             make_private_folder(self._path.parent)
-            with self._locked():
+            with one_at_a_time(Path(f"{self._path}.lock")):
                 projects = self._read()
                 projects[self._project] = change(projects.get(self._project, []))
                 text = json.dumps({"projects": msgspec.to_builtins(projects)}, indent=2) + "\n"
@@ -89,40 +86,28 @@ class RememberedRules:
         except (ValueError, RecursionError):
             document = None
         try:
-            return msgspec.convert(document["projects"], _Projects)
+            found = msgspec.convert(document["projects"], dict[str, list[_Kept | str]])
         except (msgspec.ValidationError, TypeError, KeyError):
             problem = f"{self._path}: damaged; move it away to start with nothing remembered"
             raise RememberedError(problem) from None
+        # Older versions wrote the mere rule.
+        return {name: [_Kept(each) if isinstance(each, str) else each for each in kept] for name, kept in found.items()}
 
     def _take(self, projects: _Projects) -> None:
         kept, dropped = [], []
         for entry in projects.get(self._project, [])[:MAX_RULES]:
             rule = _usable(entry)
             if rule is None:
-                dropped.append(_text(entry))
+                dropped.append(entry.rule)
             else:
                 kept.append(rule)
         self.rules, self.dropped = tuple(dict.fromkeys(kept)), tuple(dropped)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
 
-
-def _text(entry: _Kept | str) -> str:
-    return entry if isinstance(entry, str) else entry.rule
-
-
-def _usable(entry: _Kept | str) -> Rule | None:
+def _usable(entry: _Kept) -> Rule | None:
     """The rule of an entry, if it can allow something."""
     try:
-        rule = Rule.read(_text(entry))
+        rule = msgspec.structs.replace(Rule.read(entry.rule), folder=entry.folder)
     except RuleError:
         return None
-    rule = msgspec.structs.replace(rule, folder=entry.folder) if isinstance(entry, _Kept) else rule
     return None if rule.is_idle or (rule.tool in {SHELL, OUTSIDE} and not rule.pattern) else rule

@@ -471,7 +471,9 @@ def _follow(command: int, status: socket.socket, woken: int, supervisor: Supervi
             with contextlib.suppress(BlockingIOError):
                 os.read(woken, 4096)
         if status.fileno() in ready:
-            asked = _asked(status)
+            asked = b""
+            with contextlib.suppress(OSError):
+                asked = status.recv(1)
             if asked == b"T":
                 _signal_all(signal.SIGTERM)
             else:
@@ -483,13 +485,6 @@ def _follow(command: int, status: socket.socket, woken: int, supervisor: Supervi
                 status.sendall(_line(exit=ended, left=[] if nothing_left else descendants()))
         if nothing_left:
             return
-
-
-def _asked(status: socket.socket) -> bytes:
-    try:
-        return status.recv(1)
-    except OSError:
-        return b""
 
 
 def _reap(command: int) -> tuple[bool, int | None]:
