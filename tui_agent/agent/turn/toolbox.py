@@ -24,20 +24,9 @@ from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.record import Record
 from tui_agent.agent.turn.pictures import attach
 from tui_agent.context.layers.limits import Cut, Evicted, Uncut
+from tui_agent.conversation import entries
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.call_tool import inner_call
-from tui_agent.conversation.entries import (
-    USER_SHELL,
-    AnyEntry,
-    Artifact,
-    Message,
-    ModeChanged,
-    Outcome,
-    UnattributedCall,
-    Usage,
-    tool_result,
-    user_shell,
-)
 from tui_agent.conversation.plan import ASK, UNANSWERED
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
@@ -93,9 +82,9 @@ exception ends the turn."""
 
 Status: TypeAlias = Literal["ok", "error", "denied", "interrupted", "unanswered"]
 
-_STOPPED = ToolOutput(INTERRUPTED, is_error=True, outcome=Outcome(notes=1))
-_NOT_APPROVED = ToolOutput(NOT_APPROVED, is_error=True, outcome=Outcome(notes=1))
-_UNANSWERED = ToolOutput(UNANSWERED, outcome=Outcome(notes=1))
+_STOPPED = ToolOutput(INTERRUPTED, is_error=True, outcome=entries.Outcome(notes=1))
+_NOT_APPROVED = ToolOutput(NOT_APPROVED, is_error=True, outcome=entries.Outcome(notes=1))
+_UNANSWERED = ToolOutput(UNANSWERED, outcome=entries.Outcome(notes=1))
 
 
 class Interceptors(msgspec.Struct, frozen=True):
@@ -220,19 +209,19 @@ class Toolbox(msgspec.Struct, eq=False):
                 await self._finish(call, status, output, emit)
             except StorageError:
                 result = ToolResult(call.id, output.text, is_error=output.is_error)
-                emit(finished(tool_result(result, stop_reason=_undone(status)), result, call.name))
+                emit(finished(entries.tool_result(result, stop_reason=_undone(status)), result, call.name))
 
-    async def run_for_user(self, command: str, emit: Emit, keep: Callable[[Message], Awaitable[int]]) -> None:
+    async def run_for_user(self, command: str, emit: Emit, keep: Callable[[entries.Message], Awaitable[int]]) -> None:
         """Run a user's own command without asking; `keep` gets its message for the conversation, even if stopped."""
         arguments: dict[str, object] = {"command": command}
-        call = ToolCall(f"user-{uuid.uuid4().hex[:12]}", USER_SHELL, _json(arguments))
+        call = ToolCall(f"user-{uuid.uuid4().hex[:12]}", entries.USER_SHELL, _json(arguments))
         emit(events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         began = time.monotonic()
 
         async def finish(status: Status, output: ToolOutput) -> None:
             fitted, duration_ms = await self._fit(call, output), _since(began)
             message = msgspec.structs.replace(
-                user_shell(call.id, valid_text(command), fitted.text, is_error=output.is_error),
+                entries.user_shell(call.id, valid_text(command), fitted.text, is_error=output.is_error),
                 summary=valid_text(output.summary),
                 outcome=fitted.outcome,
                 artifact=fitted.artifact,
@@ -328,7 +317,7 @@ class Toolbox(msgspec.Struct, eq=False):
         if status == "error":
             output = bounded_error(output, self._record.engine.settings.output.error_bytes)
         switched = self.gate.mode not in (mode, self._record.view.mode)
-        changed = (ModeChanged(mode=self.gate.mode, before=mode),) if switched else ()
+        changed = (entries.ModeChanged(mode=self.gate.mode, before=mode),) if switched else ()
         await self._finish(call, status, output, emit, _since(began), changed)
 
     async def _attempt(self, call: ToolCall, emit: Emit, ask: Ask) -> tuple[Status, ToolOutput]:
@@ -448,7 +437,7 @@ class Toolbox(msgspec.Struct, eq=False):
         output: ToolOutput,
         emit: Emit,
         duration_ms: int = 0,
-        before: Sequence[AnyEntry] = (),
+        before: Sequence[entries.AnyEntry] = (),
     ) -> None:
         """Append a call's result, after the entries `before`, and announce it."""
         fitted = await self._fit(call, output)
@@ -456,7 +445,7 @@ class Toolbox(msgspec.Struct, eq=False):
         notes = [block.text for block in attached.blocks if isinstance(block, Text)]
         shown = "\n".join((fitted.text, *notes))
         result = ToolResult(call.id, shown, is_error=output.is_error, images=attached.images, tools=output.tools)
-        answer = tool_result(
+        answer = entries.tool_result(
             result,
             artifact=fitted.artifact,
             duration_ms=duration_ms,
@@ -466,8 +455,10 @@ class Toolbox(msgspec.Struct, eq=False):
             outcome=fitted.outcome.with_notes(len(notes)),
         )
         if output.cost_usd:
-            self._tracker.record(call.name, Usage(), output.cost_usd)
-            paid = UnattributedCall(model=call.name, usage=Usage(), purpose="tool", cost_usd=output.cost_usd)
+            self._tracker.record(call.name, entries.Usage(), output.cost_usd)
+            paid = entries.UnattributedCall(
+                model=call.name, usage=entries.Usage(), purpose="tool", cost_usd=output.cost_usd
+            )
             before = (*before, paid)
         seq = await self._record.append(*before, answer)
         emit(finished(msgspec.structs.replace(answer, seq=seq), result, call.name))
@@ -496,8 +487,8 @@ class _Fitted(msgspec.Struct, frozen=True):
     """The text of a result that enters the conversation, and the file with all of it if that was cut."""
 
     text: str
-    outcome: Outcome
-    artifact: Artifact | None = None
+    outcome: entries.Outcome
+    artifact: entries.Artifact | None = None
 
 
 def _since(began: float) -> int:
