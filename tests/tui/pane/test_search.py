@@ -78,3 +78,6 @@ def test_keys_write_the_words_keep_them_or_leave_them() -> None:
     assert (searched.words, searched.take(events.Key("enter", None)), searched.typing) == ("a", Typed.DONE, False)
     searched.begin(None)
     assert (searched.take(events.Key("backspace", None)), searched.active) == (Typed.LEFT, False)
+    searched.begin(None)
+    typed(searched, "x" * (search.MAX_WORDS + 1))
+    assert len(searched.words) == search.MAX_WORDS
