@@ -22,14 +22,26 @@ def test_a_choice_is_there_at_the_next_start(tmp_path: Path) -> None:
 
 def test_all_else_stays_in_its_order_and_form(tmp_path: Path) -> None:
     text = (
-        '{\n\t"ui": {\n\t\t"mouse": false,\n\t\t"theme": "dusk"\n\t},\n\t"model": {\n\t\t"id": "ollama:größe"\n\t}\n}\n'
+        '{\n\t"theirs": "http://a.example/\\"/*",\n'
+        '\t"ui": {\n\t\t"mouse": false,\n\t\t"theme": "dusk"\n\t},\n\t"model": {\n\t\t"id": "ollama:größe"\n\t}\n}\n'
     )
     (tmp_path / "config.json").write_text(text, encoding="utf-8")
     keep_setting(tmp_path, "ui.theme", "mist")
     assert (tmp_path / "config.json").read_text(encoding="utf-8") == text.replace("dusk", "mist")
 
 
-@pytest.mark.parametrize("text", ['{"ui": ', '{"ui": 3}', "[]", '{"ui": {}, "ui": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"ui": ',
+        '{"ui": 3}',
+        "[]",
+        '{"ui": {}, "ui": {}}',
+        '// mine\n{"ui": {}}',
+        '{"ui": {"theme": "dusk"} // mine\n}',
+        '{"ui": {} /* mine */}',
+    ],
+)
 def test_a_file_that_cannot_be_read_is_left_alone(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(SettingsError):

@@ -79,7 +79,7 @@ def _with(path: Path, key: str, change: Callable[[object], object]) -> str:
     else:
         place[name] = changed
     text = path.read_text(encoding="utf-8-sig") if path.exists() else ""
-    if re.search(r"^\s*(?://|/\*)", text, re.MULTILINE):
+    if re.search(r"//|/\*", re.sub(r'"(?:\\.|[^"\\])*"', "", text)):
         raise SettingsError([f"{path}: it has comments, which would be lost: set {key} there yourself"])
     indent = _INDENT.search(text)
     return json.dumps(document, indent=indent[1] if indent else 2, ensure_ascii=False) + "\n"

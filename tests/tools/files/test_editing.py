@@ -145,7 +145,7 @@ async def test_several_edits_are_made_together_or_not_at_all(tmp_path: Path) -> 
         await call(EditFile(), tmp_path, path="a.py", edits=missing)
     assert path.read_bytes() == b"\xef\xbb\xbfone\r\ntwo\nthree"
     with pytest.raises(ToolFailure, match=r"are given\. Nothing was changed\. Give `edits` alone"):
-        await call(EditFile(), tmp_path, path="a.py", old="one", new="1", edits=edits)
+        await call(EditFile(), tmp_path, path="a.py", new="1", edits=edits)
     output = await call(EditFile(), tmp_path, path="a.py", edits=edits)
     assert path.read_bytes() == b"\xef\xbb\xbf1\r\n2\nthree"
     assert "Replaced 2 occurrences in a.py (lines 1, 1)." in output.text

@@ -20,6 +20,7 @@ async def test_lines_come_with_their_numbers_and_the_next_call(tmp_path: Path) -
     output = await call(ReadFile(), tmp_path, path="f", offset=2, limit=2)
     assert output.text == "2\ttwo\n3\tthree\n[Lines 2-3 of 4. Continue with offset=4.]"
     assert output.summary == "lines 2-3 of 4"
+    assert (await call(ReadFile(), tmp_path, path="f", offset=0, limit=1)).text.startswith("1\tone\n")
     output = await call(ReadFile(), tmp_path, path="f", offset=4)
     assert output.text == "4\tfour\n[Line 4 of 4. This is the end of the file.]"
 
