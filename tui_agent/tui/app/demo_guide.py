@@ -28,25 +28,23 @@ DONE: Final = (
 
 
 class DemoGuide(Static):
-    """Shows the next step."""
+    """Shows the first step that was not taken yet."""
 
     def __init__(self) -> None:
         super().__init__(id="demo-guide")
-        self._next = 0
+        self._left = list(STEPS)
         self._show()
 
     def did(self, name: str) -> None:
-        """The user carried out this command: go on behind its step."""
-        for place, step in enumerate(STEPS[self._next :], self._next + 1):
-            if name in step.names:
-                self._next = place
-                self._show()
-                return
+        """The user carried out this command."""
+        self._left = [step for step in self._left if name not in step.names]
+        self._show()
 
     def _show(self) -> None:
-        if self._next == len(STEPS):
+        if not self._left:
             parts = [("Demo  ", "bold"), (DONE, "")]
         else:
-            step = STEPS[self._next]
-            parts = [(f"Demo {self._next + 1}/{len(STEPS)}  ", "bold"), (step.press, "bold"), (f"  {step.shows}", "")]
+            step = self._left[0]
+            number = STEPS.index(step) + 1
+            parts = [(f"Demo {number}/{len(STEPS)}  ", "bold"), (step.press, "bold"), (f"  {step.shows}", "")]
         self.update(Content.assemble(*parts))
