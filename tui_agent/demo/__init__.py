@@ -5,6 +5,8 @@ really ran. Tokens are the offline model's own count, prices those of Claude Opu
 """
 
 import asyncio
+import platform
+import re
 import time
 from pathlib import Path
 from typing import Final
@@ -50,6 +52,9 @@ def _lay_out(project: Path, home: Path) -> list[AnyEntry]:
     """Write the project's files; returns the entries of the session, as if it had ended a moment ago."""
     place = msgspec.json.encode(str(project)).decode()[1:-1]
     text = RECORDING.read_text(encoding="utf-8").replace(PLACE, place)
+    # With what it was recorded on, and when, the system prompt would be another one from the first summary on.
+    now_here = f"Platform: {platform.system()} {platform.machine()}\\\\nStarted on: {time.strftime('%Y-%m-%d')}"
+    text = re.sub(r"Platform: [^\\]+\\nStarted on: [\d-]+", now_here, text)
     recording = msgspec.json.decode(text, type=DemoRecording)
     for name, content in recording.files.items():
         path = project / name

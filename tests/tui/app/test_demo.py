@@ -80,6 +80,9 @@ async def test_each_of_its_steps_can_be_taken_and_it_ends_with_the_way_to_start(
         await until(pilot, lambda: app.status.status.tokens < 12_000 and STEPS[2].shows in line())
         told = "\n".join(block.plain_text for block in app.pane.transcript.blocks)
         assert re.search(r"saves \$0\.00[12]\d* a call", told)
+        # The system prompt is that of the day: the summary brings no other one, so the cache of it is kept.
+        assert app.conductor.session is not None
+        assert not app.conductor.session.agent.context.forecast().cache.cold
         await press_all(app, pilot, "/undo-step")
         await until(pilot, lambda: app.status.status.tokens > 12_000 and STEPS[3].shows in line())
         await press_all(app, pilot, "/rewind")
