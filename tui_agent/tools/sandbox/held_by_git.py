@@ -29,7 +29,7 @@ _GIT_S: Final = 10.0
 _RACY_NS: Final = 20_000_000
 _MAX_BYTES: Final = 32_000_000
 _STORES: Final = words("objects lfs modules hooks annex svn logs")
-"""Where in a git folder no file names commits that git would take for a reference, or too many are."""
+"""Folders of a git folder that are not looked into: no references lie there, or too many files do."""
 _LOGS: Final = ("logs/HEAD", "logs/refs/stash")
 """What led somewhere, which git finds again as ``HEAD@{1}``, ``-`` or ``stash@{1}``."""
 _REPLACED: Final = b"refs/replace/"
