@@ -78,7 +78,7 @@ PRINTED = {
     ),
     "variables": ({"command": "x", "env_vars": ["A"]}, {"command": "x", "env": {"A": "${A}"}}, ""),
     "unknown": (
-        {"command": "x", "autoApprove": [], "gallery": True},
+        {"command": "x", "autoApprove": ["read"], "gallery": True},
         {"command": "x"},
         "not used: autoApprove, gallery",
     ),
