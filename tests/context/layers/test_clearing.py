@@ -14,7 +14,7 @@ from tests.examples import examples
 from tui_agent.context.budget import Budget, Threshold, budget, thresholds
 from tui_agent.context.economics import Situation, clearing_size
 from tui_agent.context.effects import NotYet
-from tui_agent.context.layers.clearing import Candidate, ClearingLayer, NeverCleared, never_cleared
+from tui_agent.context.layers.clearing import Candidate, ClearingLayer, NeverCleared, never_cleared, smallest_batch
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.entries import Artifact, Cleared, HeadMoved, Pinned, Restored, Undone, user_message
 from tui_agent.conversation.profile import Prices, Rates
@@ -334,7 +334,7 @@ def test_clearing_never_touches_what_stays_and_frees_what_it_says(
     assert not any(each.pinned or each.call.name == "mark_task_done" for each in chosen)
     if not force:
         assert all(tokens_of(each.after) >= min(protect, 15_000) for each in chosen)
-        assert found.before - found.after >= 600
+        assert found.before - found.after >= smallest_batch(settings_, moment)
     made.add(found)
     assert abs(tokens(made.view) - found.after) <= 2
     assert tokens(made.view) < before
