@@ -69,6 +69,8 @@ def test_the_sessions_of_codex_are_found_compressed_or_not_each_once(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "home"))
+    # The program starts nothing that lies in its working folder.
+    monkeypatch.chdir(tmp_path)
     assert len(find([], ["codex"], tmp_path)) == len(find([str(tmp_path / ".codex")], [], tmp_path)) == 1
     rollout.unlink()
     assert [each.path.name for each in find([], ["codex"], tmp_path)] == ["rollout-1.jsonl.zst"]
