@@ -244,6 +244,16 @@ def test_what_a_project_brings_is_named_with_what_it_would_do(repository: Path) 
     assert "cannot be read" in {each.name: each.does for each in brought(repository)}[".agents/config.json"]
 
 
+def test_what_belongs_to_instruction_files_is_named_with_them(repository: Path) -> None:
+    (repository / ".claude/rules").mkdir(parents=True)
+    (repository / ".claude/rules/tests.md").write_text("Write one first.\n")
+    assert brought(repository) == ()
+    (repository / ".claude/CLAUDE.md").write_text("See @docs.md\n")
+    found = {each.name: (each.does, each.details) for each in brought(repository)}
+    assert found[".claude/CLAUDE.md"][0].endswith("with the files that it names with an @")
+    assert found[".claude/rules"] == ("instructions that the model follows", ("tests.md",))
+
+
 HOOKS = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check"}]}]}}
 SERVER = {"command": "npx", "args": ["-y", "files"], "env": {"NODE_OPTIONS": "--require ./x.js"}}
 

@@ -43,6 +43,11 @@ _MANIFEST: Final = ".claude-plugin/plugin.json"
 PLUGIN_DATA: Final = "plugin-data"
 """The folder in the program's home for what plugins keep."""
 _PLUGIN_NAME: Final = regex(r"[A-Za-z0-9][\w.-]{0,63}")
+CLAUDE: Final = "CLAUDE.md"
+INCLUDING: Final = frozenset((CLAUDE, "GEMINI.md"))
+"""Instruction files whose own agents include what they name. In `AGENTS.md` an `@` means nothing to others."""
+RULES: Final = f"{CLAUDE_FOLDER}/rules"
+"""The folder with the rules that Claude Code reads beside its instruction file."""
 _TIGHTER: Final = ("permissions.ask = ", "permissions.deny = ")
 """The lines of settings that an untrusted project may add to as well."""
 
@@ -212,9 +217,12 @@ def brought(
 
 
 def _instructions(place: Path, names: Iterable[str]) -> Iterator[tuple[Path, str]]:
-    for name in names:
-        if os.path.lexists(place / name):
-            yield place / name, "instructions that the model follows"
+    found = [place / name for name in names if os.path.lexists(place / name)]
+    for path in found:
+        parts = ", with the files that it names with an @" if path.name in INCLUDING else ""
+        yield path, f"instructions that the model follows{parts}"
+    if any(path.name == CLAUDE for path in found) and (place / RULES).is_dir():
+        yield place / RULES, "instructions that the model follows"
 
 
 def _of_root(root: Path) -> Iterator[tuple[Path, str]]:

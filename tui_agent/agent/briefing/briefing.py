@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from tui_agent.agent.briefing.included import INCLUDING, RULES, included, rules_in
+from tui_agent.agent.briefing.included import included, rules_in
 from tui_agent.agent.briefing.tool_servers import OfferedTools, bounded
 from tui_agent.agent.extensions.agents import AGENTS, INTRODUCTION, RUN_AGENT, own_agents
 from tui_agent.agent.extensions.files import STYLES, ExtensionFolder, signature, style_text
@@ -25,6 +25,8 @@ from tui_agent.conversation.blocks import Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Message, Prefix, notice
 from tui_agent.conversation.log import Log
 from tui_agent.regular import read_at_most
+from tui_agent.settings.brought import CLAUDE, INCLUDING, RULES
+from tui_agent.settings.trust import CLAUDE_FOLDER
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
 from tui_agent.tools.gate.workspace import shown
@@ -38,8 +40,6 @@ INSTRUCTIONS_LIMIT = 40_000
 """The most characters of one instruction file in the prompt."""
 NEWS_LIMIT = 40_000
 """The most characters of one section in a notice."""
-_CLAUDE = "CLAUDE.md"
-_CLAUDE_FOLDER = ".claude"
 _MOST_READ = 4 * 1024 * 1024  # bytes read of an instruction file; `INSTRUCTIONS_LIMIT` characters of it are kept
 
 _NAMES = {
@@ -82,7 +82,7 @@ def instructions(root: Path, folder: Path, names: Sequence[str]) -> str:
             sections.append(f"# {found.relative_to(root)}\n\n{text}")
             if found.name in INCLUDING:
                 sections += _parts(real, found.name, included(real, root))
-            if found.name == _CLAUDE:
+            if found.name == CLAUDE:
                 sections += _rules(_place_of(found), root)
     return "\n\n".join(sections)
 
@@ -102,7 +102,7 @@ def _rules(place: Path, root: Path) -> Iterator[str]:
 
 def _place_of(file: Path) -> Path:
     """The folder that an instruction file is for."""
-    return file.parent.parent if file.parent.name == _CLAUDE_FOLDER else file.parent
+    return file.parent.parent if file.parent.name == CLAUDE_FOLDER else file.parent
 
 
 def included_in_project(root: Path, folder: Path, names: Sequence[str]) -> list[Path]:

@@ -7,11 +7,8 @@ from typing import Final
 
 from tui_agent.regex import regex
 from tui_agent.regular import read_bytes
+from tui_agent.settings.brought import RULES
 
-INCLUDING: Final = frozenset(("CLAUDE.md", "GEMINI.md"))
-"""Instruction files whose own agents include what they name. In `AGENTS.md` an `@` means nothing to others."""
-RULES: Final = ".claude/rules"
-"""The folder with the rules that Claude Code reads beside its instruction file."""
 MOST_FILES: Final = 20
 """The most files that belong to one."""
 MOST_DEEP: Final = 5

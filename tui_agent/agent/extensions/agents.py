@@ -111,18 +111,15 @@ def _agent(found: MarkdownFile) -> OwnAgent:
     if not found.description:
         problems.append("its front matter has no description")
     numbers: dict[str, float] = {"window": 0, "budget": 0, "steps": STEPS}
+    turns = found.key("maxturns")  # Claude Code's name for steps, of which it allows more
     for name in numbers:
-        if (
-            given := (found.key(name) or (found.key("maxturns") if name == "steps" else ""))
-            .removeprefix("$")
-            .replace("_", "")
-            .replace(",", "")
-        ):
+        given = found.key(name) or (turns if name == "steps" else "")
+        if given := given.removeprefix("$").replace("_", "").replace(",", ""):
             try:
                 numbers[name] = float(given)
             except ValueError:
                 problems.append(f"{name} is no number: {given}")
-    if found.key("maxturns") and not found.key("steps"):
+    if turns and not found.key("steps"):
         numbers["steps"] = min(numbers["steps"], MOST_STEPS)
     if not 1 <= numbers["steps"] <= MOST_STEPS:
         problems.append(f"steps must be 1 to {MOST_STEPS}")

@@ -28,7 +28,11 @@ HINTS: Final = {
     "invalid_request": "Everything so far is kept; another model (/model) may take it.",
 }
 
-IN_TEXT: Final = {"auth": "Set another key and run it again, with -c; everything so far is kept."}
+IN_TEXT: Final = {
+    "auth": "Set another key and run it again, with -c; everything so far is kept.",
+    "unavailable": "Wait a little and run it again, with -c; everything so far is kept.",
+    "connection": "Check the connection and run it again, with -c; everything so far is kept.",
+}
 """Hints without a screen, for the kinds whose hint in `HINTS` is about the screen."""
 
 _UNASKED: Final = "Allow it with --ask allow or a rule in permissions.allow, or run it in the full-screen app."
