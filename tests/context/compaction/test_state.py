@@ -148,9 +148,9 @@ def test_files_read_are_told_until_they_are_changed() -> None:
 
 def test_a_folder_that_paths_share_is_said_once() -> None:
     work = Work()
-    for path in ("/home/me/work/src/a.py", "/home/me/work/src/b.py", "/tmp/log"):
+    for path in ("/srv/me/src/a.py", "/srv/me/src/b.py", "/tmp/log"):
         work.tool("1", "read_file", path=path)
-    assert work.block() == ["Read, in /home/me/work/src, newest first:", "- /tmp/log", "- b.py", "- a.py"]
+    assert work.block() == ["Read, in /srv/me/src, newest first:", "- /tmp/log", "- b.py", "- a.py"]
 
 
 def test_commands_are_told_with_their_exit_codes_likeliest_first() -> None:

@@ -23,7 +23,7 @@ WORDS = "a word that is there again " * 4_000
 def rollout(tmp_path: Path) -> Path:
     """A session of codex beside the same one compressed, in two parts as after it went on."""
     lines = [
-        {"type": "session_meta", "timestamp": "2026-01-02T03:04:05Z", "payload": {"id": "1", "cwd": "/work/shop"}},
+        {"type": "session_meta", "timestamp": "2026-01-02T03:04:05Z", "payload": {"id": "1", "cwd": "/srv/shop"}},
         *(
             {
                 "type": "response_item",

@@ -28,7 +28,7 @@ Found 2 errors.
 """
 FLAKE8 = "./one.py:1:5: F821 undefined name 'y'\n./one.py:2:1: F401 'os' imported but unused\n"
 TSC = "src/one.py(1,5): error TS2304: Cannot find name 'y'.\nsrc/other.py(9,1): error TS1: No.\n"
-ESLINT = "\n/work/one.py\n  1:5  error  'y' is not defined  no-undef\n  2:1  error  unused  no-unused\n\n✖ 2 problems\n"
+ESLINT = "\n/srv/one.py\n  1:5  error  'y' is not defined  no-undef\n  2:1  error  unused  no-unused\n\n✖ 2 problems\n"
 
 
 @pytest.mark.parametrize(
