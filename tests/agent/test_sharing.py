@@ -1,6 +1,5 @@
 """What sessions of one day may cost together."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -23,11 +22,12 @@ async def test_a_call_that_waits_for_those_of_others_says_so(tmp_path: Path, mon
             ledger = ledger_of_today(session.home, 5.0)
             theirs = ledger.reserve(0.0, 4.9)
             assert isinstance(theirs, int)
-            turn = asyncio.create_task(say(session, "hello"))
-            await asyncio.sleep(1.2)
-            assert not turn.done()
-            ledger.settle(theirs, 0.01)
-            told = [event for event in await turn if isinstance(event, events.Notice)]
+            told: list[events.Notice] = []
+            async for event in session.agent.run("hello"):
+                assert told or not isinstance(event, events.AssistantMessage), "it did not wait"
+                if isinstance(event, events.Notice):
+                    told.append(event)
+                    ledger.settle(theirs, 0.01)
             assert [event.title for event in told] == ["The call waits for those of other sessions"]
             assert "more than is left of $5.00" in told[0].text
             assert not [event for event in await say(session, "again") if isinstance(event, events.Notice)]

@@ -22,6 +22,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from tui_agent.conversation.profile import MILLION, ModelProfile, Prices
+from tui_agent.replay.many import end_with_parent
 from tui_agent.replay.policies import COMPARED
 from tui_agent.replay.replaying import Replay, small_profile
 from tui_agent.replay.script import Script
@@ -189,7 +190,7 @@ def main() -> None:
         for model in models
         for window in windows
     ]
-    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
         cells = [cell for found in pool.map(cells_of, todo) for cell in found]
     if given.json:
         given.json.write_text(json.dumps(cells))

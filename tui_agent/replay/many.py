@@ -349,7 +349,7 @@ def run(left: Iterable[ReplayTask], executor: Executor, workers: int) -> Iterato
             future.cancel()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Let a worker end when the process that started it is killed: it would wait for tasks for ever."""
 
     def watch() -> None:
@@ -367,7 +367,7 @@ def executor_of(address: str, jobs: int) -> Iterator[tuple[Executor, int]]:
     The workers of a cluster need this program and the same paths to the recordings. Raises `UnreadableRecording`.
     """
     if not address:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_end_with_parent) as pool:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
             yield pool, jobs
         return
     scheme, _, place = address.partition("://")
