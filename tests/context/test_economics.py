@@ -345,6 +345,16 @@ def test_a_compaction_pays_for_its_writer_too() -> None:
     assert step_price(structs.replace(moment(9), rates=None), after=1, tail=1) is None
 
 
+def test_below_a_price_cliff_every_later_call_costs_less_for_all_that_it_carries() -> None:
+    here = priced("implicit", tokens=260_000, kept=260_000)
+    prices = Prices(2.0, 10.0, 0.2, above=((200_000, Prices(4.0, 20.0, 0.4)),))
+    here = structs.replace(here, model=structs.replace(here.model, prices=prices), rates=prices.of(260_000).rates)
+    across = step_price(here, after=180_000, tail=20_000)
+    assert across is not None
+    assert across.saving == pytest.approx(260_000 * 0.4e-6 - 180_000 * 0.2e-6)
+    assert across.call == pytest.approx(160_000 * 0.2e-6 + 20_000 * 2e-6)
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"), [(-1, "0s"), (51, "51s"), (252, "4m12s"), (7_500, "2h05m"), (273_600, "3d04h")]
 )

@@ -45,6 +45,21 @@ def named(calls: int, uses: dict[int, str]) -> list[dict[str, object]]:
     return [*lines, answer("done")]
 
 
+def test_an_empty_result_costs_no_policy_more_than_another(tmp_path: Path) -> None:
+    empty = [
+        user("go"),
+        answer("", call("1")),
+        result("1", ""),
+        answer("", call("2")),
+        result("2", " \n"),
+        answer("done"),
+    ]
+    script = script_of(tmp_path / "a.jsonl", *empty)
+    ours = simulate(script, "off", preset_policy("off", Settings()), profile(OPUS_55))
+    theirs = simulate(script, "none", KeepingPolicy, profile(OPUS_55))
+    assert [each.input_tokens for each in ours.used] == [each.input_tokens for each in theirs.used]
+
+
 def test_each_summary_of_a_summary_lies_one_deeper(tmp_path: Path) -> None:
     name = "src/alpha_beta.py"
     uses = {4: name}

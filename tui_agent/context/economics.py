@@ -162,14 +162,18 @@ def step_price(
         # The provider has an entry at the end of the system prompt and tools; those after it end behind the change.
         unchanged = min(unchanged, here.budget.fixed)
     kept = min(here.kept, unchanged) if unchanged >= here.model.cache_minimum else 0
-    unit = (rates.input_usd or rates.input_s) / MILLION
     return StepPrice(
         before=cost_of_call(rates, here.tokens, here.kept),
         call=cost_of_call(then, after, kept),
-        saving=max(0, here.tokens - after) * (rates.read or 1.0) * unit,
+        saving=max(0.0, _carrying(rates, here.tokens) - _carrying(then, after)),
         writing=writing,
         in_seconds=not rates.input_usd,
     )
+
+
+def _carrying(rates: Rates, tokens: int) -> float:
+    """What a call costs for the tokens that it has from the calls before it, in USD or seconds."""
+    return tokens * (rates.read or 1.0) * (rates.input_usd or rates.input_s) / MILLION
 
 
 class Summariser(msgspec.Struct, frozen=True):

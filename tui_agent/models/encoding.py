@@ -24,12 +24,12 @@ from tui_agent.conversation.blocks import (
 )
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.sources import with_pages
+from tui_agent.conversation.states import NO_OUTPUT
 from tui_agent.conversation.wire import fresh_id, is_object, read_opaque
 
 Fields: TypeAlias = dict[str, object]
 Piece = TypeVar("Piece")
 
-NO_TEXT = "(no output)"
 PICTURES = "(pictures of the results above)"
 UNSEEN = "(a picture, which this model cannot see)"
 _COMMON_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -122,7 +122,7 @@ def unseen(image: Image) -> str:
 
 def result_text(result: ToolResult) -> str:
     """A result's text for APIs that have no error flag and accept no empty text."""
-    text = valid_text(result.text) if result.text.strip() else NO_TEXT
+    text = valid_text(result.text) if result.text.strip() else NO_OUTPUT
     return f"Error: {text}" if result.is_error else text
 
 

@@ -17,6 +17,7 @@ from tui_agent.context.compaction.material import strings_in
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.entries import Message, Prefix
 from tui_agent.conversation.sizes import TextSize, size_of_block, size_of_text, size_of_tools
+from tui_agent.conversation.states import NO_OUTPUT
 from tui_agent.storage.recordings.recording import Recording
 
 CHARS_PER_TOKEN = 2.9
@@ -169,7 +170,7 @@ def make_script(recording: Recording, measured: MeasuredSizes | None = None) -> 
         RecordedMessage(
             index,
             message,
-            sum(sizes.get(block) or block_tokens((block,), factor) for block in message.blocks),
+            sum(sizes.get(block) or block_tokens((block,), factor) for block in map(_sent, message.blocks)),
             text,
             frozenset(numbers[name] for name in names if name in numbers),
             call,
@@ -209,6 +210,12 @@ def _without_reasoning(message: Message) -> Message:
         return message
     kept = tuple(block for block in message.blocks if not isinstance(block, Reasoning))
     return msgspec.structs.replace(message, blocks=kept or (Text("(thinking)"),))
+
+
+def _sent(block: Block) -> Block:
+    """The block as a client sends it: not every provider accepts a result without a text."""
+    empty = isinstance(block, ToolResult) and not block.text.strip() and not block.images
+    return msgspec.structs.replace(block, text=NO_OUTPUT) if empty else block
 
 
 def _as_texts(message: Message) -> Iterator[Block]:

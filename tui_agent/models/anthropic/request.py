@@ -15,10 +15,11 @@ from tui_agent.conversation.blocks import (
     valid_text,
 )
 from tui_agent.conversation.request import ModelRequest, RequestMessage
+from tui_agent.conversation.states import NO_OUTPUT
 from tui_agent.conversation.wire import read_opaque, safe_id, safe_name
 from tui_agent.models.anthropic.claude import Thinking
 from tui_agent.models.anthropic.features import Feature
-from tui_agent.models.encoding import NO_TEXT, Fields, MessageCache, arguments_of, encode, schema_of, unseen
+from tui_agent.models.encoding import Fields, MessageCache, arguments_of, encode, schema_of, unseen
 from tui_agent.models.originals import original
 
 CACHE_MARKS = 4
@@ -328,7 +329,7 @@ def _result(block: ToolResult, call_id: str, deferred: frozenset[str]) -> Fields
         found: list[Fields] = [{"type": "tool_reference", "tool_name": tool.name} for tool in block.tools]
         return {"type": "tool_result", "tool_use_id": call_id, "content": found}
     text = valid_text(block.text) if block.text.strip() else ""
-    content: str | list[Fields] = text or NO_TEXT
+    content: str | list[Fields] = text or NO_OUTPUT
     if block.images and not block.is_error:  # an error's content must be text alone
         content = [{"type": "text", "text": text}] if text else []
         content += [_image(image) for image in block.images]

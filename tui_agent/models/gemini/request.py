@@ -6,8 +6,9 @@ import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
+from tui_agent.conversation.states import NO_OUTPUT
 from tui_agent.conversation.wire import read_opaque, safe_name
-from tui_agent.models.encoding import NO_TEXT, Fields, MessageCache, arguments_of, encode, schema_of, unseen
+from tui_agent.models.encoding import Fields, MessageCache, arguments_of, encode, schema_of, unseen
 from tui_agent.models.originals import original
 from tui_agent.regex import regex
 
@@ -137,7 +138,7 @@ def _signature(opaque: str, model: str | None) -> str:
 
 
 def _answer(result: ToolResult, call: CallKey | None) -> Fields:
-    text = valid_text(result.text) if result.text.strip() else NO_TEXT
+    text = valid_text(result.text) if result.text.strip() else NO_OUTPUT
     fields: Fields = {"id": call.api_id} if call is not None and call.api_id else {}
     fields["name"] = call.name if call is not None else "unnamed"
     fields["response"] = {"error" if result.is_error else "output": text}
