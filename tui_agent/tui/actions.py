@@ -368,6 +368,9 @@ _SLASH: Final = (
     Action(id="unseen", name="background", argument="[prompt]", help="let this turn, or a new one, run unseen"),
     Action(id="jobs", name="jobs", help="list background commands; show or stop one"),
     Action(id="export", name="export", argument="[file]", help="write the conversation to .md, .html or .json"),
+    Action(
+        id="copy-answer", name="copy", argument="[code]", choices=("code",), help="copy the last answer, or its code"
+    ),
     Action(id="config", name="config", argument="[setting]", help="search, change and undo settings"),
     Action(id="demo", name="demo", help="leave for a session to try things in"),
     Action(id="theme", name="theme", argument="[name]", help="choose the colours"),

@@ -44,6 +44,8 @@ async def test_what_a_session_offers_as_a_whole(monkeypatch: pytest.MonkeyPatch,
             ("/undo-edits all", "/undo-edits takes nothing, or diff, or redo"),
             ("/theme none", "There is no theme none"),
             ("/config ui.them", "There is no setting ui.them"),
+            ("/copy", "There is no answer yet"),
+            ("/copy all", "/copy takes nothing, or code"),
             ("/export", "There is nothing to export yet"),
             ("/trust", "Nothing in this project needs trust"),
             ("/sessions", "There is no earlier session"),
@@ -53,6 +55,8 @@ async def test_what_a_session_offers_as_a_whole(monkeypatch: pytest.MonkeyPatch,
             await until(pilot, partial(told, app, title))
         await send(app, pilot, "read part0.txt")
         await until(pilot, lambda: not app.conductor.busy and app.status.status.tokens)
+        await send(app, pilot, "/copy")
+        await until(pilot, lambda: "line of part 0" in app.clipboard)
         await send(app, pilot, "/export talk.md")
         await until(pilot, lambda: notices(app)[-1].title.startswith("Exported to"))
         assert "line of part 0" in (arguments.folder / "talk.md").read_text()

@@ -162,6 +162,21 @@ async def test_y_copies_the_source_of_the_block() -> None:
         assert pilot.app.clipboard == "Answer **1** is here."
 
 
+async def test_the_last_answer_and_each_piece_of_its_code_are_copied() -> None:
+    transcript = conversation(1)
+    transcript.add_prose("First\n```\none\n```\n```sh\ntwo\n```")
+    transcript.add_user("and now?")
+    async with running(transcript) as pilot:
+        pane = pane_of(pilot)
+        assert pane.copy_answer()
+        assert pilot.app.clipboard.startswith("First\n```")
+        found: list[str] = []
+        for _ in range(3):
+            assert pane.copy_answer(code=True)
+            found.append(pilot.app.clipboard)
+        assert [each.strip() for each in found] == ["one", "two", "one"]
+
+
 async def test_a_click_on_a_header_toggles_and_elsewhere_does_not() -> None:
     async with running(conversation(1), size=(60, 20)) as pilot:
         tool = pane_of(pilot).transcript.tool("call 0")

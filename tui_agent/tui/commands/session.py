@@ -52,6 +52,14 @@ async def _only_demonstrates(host: Host) -> bool:
     return True
 
 
+async def copy_answer(host: Host, argument: str) -> None:
+    """Copy the last answer, or with `code` the next piece of code in it."""
+    if argument not in ("", "code"):
+        host.say(Level.WARNING, "/copy takes nothing, or code")
+    elif not host.pane.copy_answer(code=bool(argument)):
+        host.say(Level.INFO, "The last answer has no code" if argument else "There is no answer yet")
+
+
 async def export_session(host: Host, argument: str) -> None:
     """Write the whole conversation to a file: Markdown, HTML or JSON, by its suffix."""
     from tui_agent.reports.export import export, file_name

@@ -11,6 +11,7 @@ from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.commands.choices import choose_mode, choose_policy, choose_theme, mode_choices, theme_choices
 from tui_agent.tui.commands.models import ModelChoices, choose_model, enter_key
 from tui_agent.tui.commands.session import (
+    copy_answer,
     export_session,
     pin_item,
     read_recalled,
@@ -104,6 +105,7 @@ class Commands:
             "review": review,
             "export": export_session,
             "jobs": show_jobs,
+            "copy-answer": copy_answer,
             "pin": _pin,
             "recall": _recall,
             "undo": lambda _, argument: self.branches.undo(argument),

@@ -19,7 +19,7 @@ from textual.timer import Timer
 from typing_extensions import override
 
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.cards.blocks import Block, BoundaryBlock
+from tui_agent.tui.cards.blocks import Block, BoundaryBlock, ProseBlock
 from tui_agent.tui.keys import Keymap
 from tui_agent.tui.painting.beat import SPIN_S, spinner
 from tui_agent.tui.painting.glyphs import UNICODE, Glyphs
@@ -149,10 +149,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
 
     def action_copy_block(self) -> None:
         """Copy the selection, or else the whole block under the cursor."""
-        text = self.screen.get_selected_text() or (self.cursor_block.plain_text if self.cursor_block else "")
-        if text:
-            self.app.copy_to_clipboard(text)
-            self.post_message(self.Copied(text))
+        self._copy(self.screen.get_selected_text() or (self.cursor_block.plain_text if self.cursor_block else ""))
 
     def action_undo_step(self) -> None:
         """Undo the context step under the cursor."""
@@ -172,10 +169,20 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
 
     def action_copy_code(self) -> None:
         """Copy the first piece of code in the block under the cursor; pressed again, the next piece."""
-        code, what = self._next_code(self.cursor_block)
+        self._copy(*self._next_code(self.cursor_block))
+
+    def copy_answer(self, *, code: bool = False) -> bool:
+        """Copy the model's last answer, or the next piece of code in it; False if there is none."""
+        answer = next((block for block in reversed(self.transcript.blocks) if isinstance(block, ProseBlock)), None)
         if code:
-            self.app.copy_to_clipboard(code)
-            self.post_message(self.Copied(code, what))
+            return self._copy(*self._next_code(answer))
+        return self._copy(answer.plain_text if answer is not None else "", "the last answer")
+
+    def _copy(self, text: str, what: str = "") -> bool:
+        if text:
+            self.app.copy_to_clipboard(text)
+            self.post_message(self.Copied(text, what))
+        return bool(text)
 
     def action_search(self) -> None:
         """Search in the conversation."""
