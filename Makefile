@@ -5,12 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
-TESTS_READY := $(VENV)/.tests-ready
 # A real model: built once (some ten minutes on two cores), and asked by `make local` alone.
 LOCAL ?= build/local
 LOCAL_READY := $(LOCAL)/.ready
 # Half of a test's time is waiting for processes and timers.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 5 / 2)
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 4)
 
 LOWEST := build/lowest
 
@@ -25,8 +24,8 @@ run: $(READY)
 test: $(READY)
 	@$(MAKE) --no-print-directory -j2 lint pytest
 
-# Byte code is kept, and made before there are workers: each imports every test.
-pytest: $(TESTS_READY)
+# Byte code is kept, and made before there are workers: each imports every test. What is wrong with one is told after.
+pytest: $(READY)
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest --collect-only -qq -m "not soak" >/dev/null || true
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not soak"
 
@@ -96,11 +95,6 @@ $(READY): pyproject.toml constraints.txt
 	@# On every core, which pip does not; some packages hold files that are none.
 	@$(BIN)/python -m compileall -q -j 0 tui_agent $(VENV)/lib >/dev/null || true
 	@touch $(READY)
-
-# In a new clone each worker would make the byte code of every test. What is wrong with a test is told when they run.
-$(TESTS_READY): $(READY)
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest --collect-only -qq >/dev/null || true
-	@touch $(TESTS_READY)
 
 # What the compiler finds by itself has crashed on virtual machines (AMX): so what is used is named, where it is there.
 $(LOCAL_READY):

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import textual.app
 import textual.pilot
+import textual.screen
 from rich.console import RenderableType
 from textual._compositor import Compositor
 from textual.screen import Screen
@@ -63,3 +64,5 @@ def wait_for_what_is_due() -> None:
     for module in (textual.app, textual.pilot):
         module.wait_for_idle = settled  # type: ignore[attr-defined]
     Compositor.render_update = _draw_later  # type: ignore[method-assign]
+    # A screen looks for what to draw at each frame: a test need not wait for the next of sixty a second.
+    textual.screen.UPDATE_PERIOD = 0.001  # type: ignore[misc]
