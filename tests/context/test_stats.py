@@ -121,7 +121,7 @@ def test_the_text_form() -> None:
         "  Full at              183,616   92%  window - reserve",
         "",
         "Next: clearing old tool results in about 9 calls. It frees 12k tokens, costs",
-        "$0.031 and is paid back after 8 calls.",
+        "about $0.031 and is paid back after 8 calls.",
         "",
         "Activity:",
         "  Summaries:    1 (last 4m12s ago, focus: auth module)",

@@ -166,7 +166,7 @@ def _compacts(person: Person) -> None:
 
 def _figures(person: Person) -> list[float]:
     """What writing it costs, and the next call."""
-    found = [re.search(rf"{label} +\$(\d+\.\d+)", person.screen) for label in ("Writing it", "Next call")]
+    found = [re.search(rf"{label} +(?:about )?\$(\d+\.\d+)", person.screen) for label in ("Writing it", "Next call")]
     return [float(each[1]) for each in found if each is not None]
 
 

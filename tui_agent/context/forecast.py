@@ -245,7 +245,9 @@ def sentence(seen: Forecast) -> str:
         when = f"once the request has grown by {step.distance:,} tokens"
     # Before the threshold that the panel names it comes since it pays, which has to be said.
     early = step.reason.partition(":")[0] if step.due and step.reason.startswith("it ") else ""
-    frees = f" It frees {compact_count(step.frees)} tokens{_priced(step)}." if step.frees else ""
+    # How long the text of a summary will be is an estimate, and so is all that lies ahead.
+    about = "" if step.due and step.step in ("clear", "fold") else "about "
+    frees = f" It frees {compact_count(step.frees)} tokens{_priced(step, about)}." if step.frees else ""
     return f"Next: {what} {when}{f', since {early}' if early else ''}.{frees}"
 
 
@@ -258,19 +260,20 @@ def soon(seen: Forecast) -> str:
     return f"{SHORT[step.step]} {when}"
 
 
-def _priced(step: StepAhead) -> str:
+def _priced(step: StepAhead, about: str) -> str:
     price = step.price
     if price is None:
         return ""
     if price.cost <= 0:
-        return f", costs nothing and saves {price.text(price.gained or price.saving)}"
+        return f", costs nothing and saves {about}{price.text(price.gained or price.saving)}"
     paid = f" and is paid back after {counted(price.calls, 'call')}" if price.calls else ""
-    return f", costs {price.text(price.cost)}{paid}"
+    return f", costs {about}{price.text(price.cost)}{paid}"
 
 
-def price_lines(price: StepPrice) -> list[tuple[str, str]]:
-    """What a step costs and saves, as labels and values."""
-    lines = [("Writing it", price.text(price.writing))] if price.writing else []
+def price_lines(price: StepPrice, *, exact: bool) -> list[tuple[str, str]]:
+    """What a step costs and saves, as labels and values; `exact`: its text is written."""
+    writing = f"{'' if exact else 'about '}{price.text(price.writing)}"
+    lines = [("Writing it", writing)] if price.writing else []
     lines.append(("Next call", f"{price.text(price.call)} instead of {price.text(price.before)}"))
     lines.append(("Each call after it", f"saves {price.text(price.saving)}"))
     if price.calls is None:

@@ -164,8 +164,8 @@ def test_the_users_words_stand_newest_first_with_what_became_of_their_message() 
 def test_every_fact_is_there() -> None:
     shown = "\n".join(texts(panel_rows(seen(), NOW, lambda _: "the text", 100), 100))
     for fact in (
-        "Next: clearing old tool results in about 9 calls. It frees 12k tokens, costs $0.031 and is paid",
-        "back after 8 calls. /clear-results previews it.",
+        "Next: clearing old tool results in about 9 calls. It frees 12k tokens, costs about $0.031 and is",
+        "paid back after 8 calls. /clear-results previews it.",
         *("~46,400 of 200,000", "23%", "Tool results", "40,000", "Newest, stays", "Room for answer", "16,384"),
         *("Clearing from", "120,000", "60%", "3 calls, largest 50,000"),
         *("1h  cleared 3", "undone", "50k → 46k", "Summaries", "last 1m00s ago", "From the cache", "84%"),

@@ -169,7 +169,7 @@ async def preview(agent: "Agent", step: str) -> CommandReply:
             f"Drops the thinking of {change.thinking_calls:>7,} {'call' if change.thinking_calls == 1 else 'calls'}"
         )
     if price is not None:
-        lines += [f"{label:<19}{value}" for label, value in price_lines(price)]
+        lines += [f"{label:<19}{value}" for label, value in price_lines(price, exact=seen.exact)]
     if note := figures_from(agent.profile):
         lines += ["", note]
     names = {"compact": "/compact", "clear": "/clear-results", "checkpoint": "/done"}

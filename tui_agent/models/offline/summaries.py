@@ -38,7 +38,7 @@ _VERB_OF = {
     "mark_task_done": "done",
     "todo": "todo",
 }
-_MOST, _WIDTH = 12, 300
+_MOST, _WIDTH = 12, 200
 
 
 class _Arguments(msgspec.Struct, frozen=True):

@@ -179,7 +179,7 @@ def draft_rows(draft: Draft, preview: StepPreview) -> list[ListRow]:
         ListRow(partial(before_after_line, "after", after, largest, f"{after:,}")),
         plain_row(),
         fact_row("Frees", f"{before - after:,} tokens"),
-        *price_rows(preview.price),
+        *price_rows(preview.price, exact=True),
         fact_row("Facts", _facts(draft)),
         fact_row("Written by", draft.model.partition(":")[2] or "no model: extracts of the turns"),
     ]

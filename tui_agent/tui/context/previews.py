@@ -174,7 +174,7 @@ def preview_rows(seen: StepPreview, now: float, excerpt: Callable[[int], str], *
         ListRow(partial(before_after_line, "after", preview.after, largest, f"{about}{preview.after:,}")),
         plain_row(),
         fact_row("Frees", f"{about}{preview.freed:,} tokens"),
-        *price_rows(seen.price, free=free),
+        *price_rows(seen.price, exact=seen.exact, free=free),
     ]
     if preview.thinking_calls:
         rows.append(fact_row("Drops the thinking", f"of {counted(preview.thinking_calls, 'call')}"))
@@ -210,11 +210,13 @@ def _filled(label: str, tokens: int, window: int) -> ListRow:
     return ListRow(partial(before_after_line, label, tokens, window or tokens, share))
 
 
-def price_rows(price: StepPrice | None, *, free: bool = False) -> list[ListRow]:
-    """What a step costs and saves, and when it has paid for itself; None: its price is unknown."""
+def price_rows(price: StepPrice | None, *, exact: bool, free: bool = False) -> list[ListRow]:
+    """What a step costs and saves, and when it has paid for itself; None: its price is unknown. `exact`: its text is
+    written.
+    """
     if price is None:
         return [fact_row("Costs", "nothing, the model is free" if free else "not known, no price is")]
-    return [fact_row(label, value) for label, value in price_lines(price)]
+    return [fact_row(label, value) for label, value in price_lines(price, exact=exact)]
 
 
 def fact_row(label: str, value: str) -> ListRow:
