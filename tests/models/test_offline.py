@@ -364,6 +364,16 @@ async def test_a_summary_has_exactly_the_sections_asked_for() -> None:
     assert len(text) < 8_000
 
 
+async def test_a_summary_keeps_to_the_length_asked_for_and_loses_its_oldest_lines() -> None:
+    asked = [said(f"think of step-{number} well") for number in range(9)]
+    whole = text_of((await completed(request_of(*asked, said(ASK_SUMMARY)))).blocks)
+    short = text_of((await completed(request_of(*asked, said(f"{ASK_SUMMARY}\n- At most 40 words.")))).blocks)
+    assert all(f"step-{number}" in whole for number in range(9))
+    assert "step-0" not in short
+    assert "step-8" in short
+    assert len(short.split()) < len(whole.split())
+
+
 async def test_the_system_prompt_can_ask_for_the_summary() -> None:
     headings = ["# Task", "# Files & changes", "# Where we are"]
     asking = ModelRequest("\nwhat\n".join(headings), (), (said("read src/a.py"),), 1000)

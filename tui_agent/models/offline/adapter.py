@@ -31,7 +31,7 @@ from tui_agent.models.base import (
 from tui_agent.models.offline.answers import Done, answer, plan_text
 from tui_agent.models.offline.commands import OfflineCommand, Step, parse
 from tui_agent.models.offline.delay import configured_delay
-from tui_agent.models.offline.summaries import before_asking, is_note, left_to_do, requested_sections, summarise
+from tui_agent.models.offline.summaries import before_asking, is_note, left_to_do, requested, summarise
 from tui_agent.regex import regex
 
 WINDOW: Final = 32_768
@@ -160,11 +160,11 @@ class _Turn(msgspec.Struct, frozen=True):
 
 
 def _reply(request: ModelRequest) -> tuple[tuple[Block, ...], StopReason]:
-    sections = requested_sections(request.system, request.messages)
-    if sections:
+    asked = requested(request.system, request.messages)
+    if asked.sections:
         left = _turn(before_asking(request.messages), request.tools).left()
         remaining = [command for step in left for command in step]
-        return (Text(summarise(sections, request.messages, remaining)),), "end_turn"
+        return (Text(summarise(asked, request.messages, remaining)),), "end_turn"
     turn = _turn(request.messages, request.tools)
     left, total = turn.left(), sum(len(step) for step in turn.steps)
     if not left:

@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,7 +39,15 @@ _VERB_OF = {
     "mark_task_done": "done",
     "todo": "todo",
 }
-_MOST, _WIDTH = 12, 200
+_LIMIT = regex(r"^- At most (\d+) words\b", re.MULTILINE)
+_MOST, _WIDTH = 12, 300
+
+
+class Request(NamedTuple):
+    """A request for a summary: its headings (none: it is not one), and the most words (0: no limit is named)."""
+
+    sections: tuple[str, ...]
+    words: int = 0
 
 
 class _Arguments(msgspec.Struct, frozen=True):
@@ -48,12 +57,14 @@ class _Arguments(msgspec.Struct, frozen=True):
     query: str = ""
 
 
-def requested_sections(system: str, messages: Sequence[RequestMessage]) -> tuple[str, ...]:
-    """The headings of the summary that the newest message or the system prompt asks for; empty if neither does."""
+def requested(system: str, messages: Sequence[RequestMessage]) -> Request:
+    """The summary that the newest message or the system prompt asks for."""
     newest = messages[-1] if messages else None
     asking = [block.text for block in newest.blocks if isinstance(block, Text)][-1:] if newest else []
     asked = next((text for text in (*asking, system) if _asks(text)), "")
-    return tuple(dict.fromkeys(match[1].strip() for match in _HEADING.finditer(asked)))
+    limit = _LIMIT.search(asked)
+    sections = dict.fromkeys(match[1].strip() for match in _HEADING.finditer(asked))
+    return Request(tuple(sections), int(limit[1]) if limit is not None else 0)
 
 
 def is_note(text: str) -> bool:
@@ -63,7 +74,7 @@ def is_note(text: str) -> bool:
 
 def before_asking(messages: Sequence[RequestMessage]) -> tuple[RequestMessage, ...]:
     """The messages without the request for a summary at their end."""
-    if not messages or not requested_sections("", messages):
+    if not messages or not requested("", messages).sections:
         return tuple(messages)
     blocks = list(messages[-1].blocks)
     del blocks[max(index for index, block in enumerate(blocks) if isinstance(block, Text))]
@@ -76,12 +87,12 @@ def _asks(text: str) -> bool:
     return any(headings.issuperset(form) for form in _ASKED) and not text.startswith(_WRITTEN)
 
 
-def summarise(sections: Sequence[str], messages: Sequence[RequestMessage], remaining: Sequence[OfflineCommand]) -> str:
+def summarise(asked: Request, messages: Sequence[RequestMessage], remaining: Sequence[OfflineCommand]) -> str:
     """A summary with exactly these sections. `remaining` are the commands that have not run yet."""
     facts = _facts(before_asking(messages))
     to_do = [f"continue: {command.tool} {command.arguments}" for command in remaining]
-    parts: list[str] = []
-    for section in sections:
+    found: dict[str, list[str]] = {}
+    for section in asked.sections:
         name = section.lower()
         if "file" in name or "artifact" in name:
             lines = [f"changed: {path}" for path in facts["changed"]]
@@ -97,8 +108,22 @@ def summarise(sections: Sequence[str], messages: Sequence[RequestMessage], remai
             lines = facts["answers"][-3:] or facts["results"][-1:]
         else:
             lines = [f"The user asked: {request}" for request in facts["requests"]] + facts["answers"][-1:]
-        parts.append(f"# {section}\n\n" + ("\n".join(f"- {line}" for line in lines) or "- (nothing)"))
+        found[section] = list(lines)
+    if asked.words:
+        _shorten([lines for lines in found.values() if not set(to_do).intersection(lines)], asked.words // 2)
+    parts = (
+        f"# {section}\n\n" + ("\n".join(f"- {line}" for line in lines) or "- (nothing)")
+        for section, lines in found.items()
+    )
     return "\n\n".join(parts)
+
+
+def _shorten(sections: Sequence[list[str]], most: int) -> None:
+    """Drop the oldest line of the longest section until together they have at most so many words."""
+    words = [sum(len(line.split()) for line in lines) for lines in sections]
+    while sum(words) > most:
+        longest = max(range(len(sections)), key=words.__getitem__)
+        words[longest] -= len(sections[longest].pop(0).split())
 
 
 def left_to_do(text: str) -> tuple[Step, ...]:
