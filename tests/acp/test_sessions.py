@@ -4,7 +4,9 @@ import asyncio
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -152,6 +154,9 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
             editor.told.clear()
             slow = asyncio.create_task(connection.prompt(session_id=one, prompt=[text_block("Talk for ever")]))
             await editor.until(AgentMessageChunk)
+            with pytest.raises(RequestError, match="turn runs") as refused:
+                await connection._conn.send_request("session/delete", {"sessionId": one})
+            assert refused.value.code == -32600
             await connection.cancel(session_id=one)
             assert (await slow).stop_reason == "cancelled"
 
@@ -170,12 +175,15 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
             await connection._conn.send_request("session/delete", {"sessionId": copied})
             assert {each.session_id for each in (await connection.list_sessions(cwd=folder)).sessions} == {one}
             assert not list(program.home.glob(f"sessions/**/{copied}"))
-            with pytest.raises(RequestError, match="no session"):
-                await connection._conn.send_request("session/delete", {"sessionId": copied})
+            # Already gone, never there, or the start of one's name: silent, and nothing else goes.
+            for name in (copied, one[:-1], "..", ""):
+                assert await connection._conn.send_request("session/delete", {"sessionId": name}) == {}
+            assert {each.session_id for each in (await connection.list_sessions(cwd=folder)).sessions} == {one}
             await connection.close_session(session_id=one)
             for name in (one[:-1], f"{folder}/calc.py"):
-                with pytest.raises(RequestError, match="no session"):
+                with pytest.raises(RequestError, match="no session") as refused:
                     await connection.load_session(session_id=name, cwd=folder)
+                assert refused.value.code == -32002
             with pytest.raises(RequestError, match="load or resume"):
                 await connection.prompt(session_id=one, prompt=[text_block("Hello?")])
             editor.told.clear()
@@ -272,18 +280,47 @@ async def test_its_end_ends_all_in_order(tmp_path: Path, how: str) -> None:
         assert [block.text for block in said if isinstance(block, ToolResult)] == [INTERRUPTED]
 
 
-async def test_lines_that_are_no_object_are_errors_and_the_connection_goes_on(tmp_path: Path) -> None:
+async def test_a_session_that_another_process_has_open_is_not_deleted(tmp_path: Path) -> None:
     program = Program.in_folder(tmp_path, {"TUI_AGENT__MODEL__ID": "offline"})
+    folder = str(program.project)
+    async with editing(program, Editor()) as (connection, _):
+        one = (await connection.new_session(cwd=folder)).session_id
+        await connection.prompt(session_id=one, prompt=[text_block("hello")])
+        async with editing(program, Editor()) as (other, _):
+            with pytest.raises(RequestError, match="is open in process") as refused:
+                await other._conn.send_request("session/delete", {"sessionId": one})
+            assert refused.value.code == -32600
+            # Deleted by the one that has it open, it is gone for both.
+            assert await connection._conn.send_request("session/delete", {"sessionId": one}) == {}
+            assert not (await other.list_sessions(cwd=folder)).sessions
+            with pytest.raises(RequestError, match="load or resume"):
+                await connection.prompt(session_id=one, prompt=[text_block("hello?")])
+    assert not [*(program.home / "sessions").iterdir()]
+
+
+async def test_whatever_version_a_client_asks_for_the_one_that_is_spoken_is_answered(tmp_path: Path) -> None:
+    program = Program.in_folder(tmp_path, {"TUI_AGENT__MODEL__ID": "offline"})
+    versions = [0, 1, 2, 65_535, "2", "2024-11-05", "draft", None, 1.5, -1, 65_536]
+    second = {"protocolVersion": 2, "info": {"name": "editor", "version": "1"}, "capabilities": {"elicitation": {}}}
+    asked: list[object] = [*({"protocolVersion": version} for version in versions), second, {}]
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": "initialize", "params": params})
+        for number, params in enumerate(asked)
+    ]
+    answers = sorted(await answers_to(program, lines), key=lambda answer: int(answer["id"]))
+    told = [
+        answer["result"]["protocolVersion"] if "result" in answer else answer["error"]["code"] for answer in answers
+    ]
+    # What is no version of the schema's is an error; the draft of version 2 is answered with what is spoken here.
+    assert told == [1] * 9 + [-32602] * 2 + [1] + [-32602]
+    assert answers[-2]["result"]["agentCapabilities"]["sessionCapabilities"]["delete"] == {}
+
+
+async def answers_to(program: Program, lines: Sequence[str]) -> list[dict[str, Any]]:
+    """What is answered to lines of a client, each of which is answered, with nothing said on standard error."""
     process = await asyncio.create_subprocess_exec(
         *program.command, "acp", env=program.environment, cwd=program.project, stdin=-1, stdout=-1, stderr=-1
     )
-    load = {"sessionId": "", "cwd": str(program.project), "mcpServers": []}
-    asked = (
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}},
-        {"jsonrpc": "2.0", "id": 2, "method": "session/load", "params": load},
-    )
-    batch = json.dumps([asked[0]])
-    lines = ["[]", "5", '"x"', "null", batch, "{no json", *map(json.dumps, asked)]
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -291,6 +328,18 @@ async def test_lines_that_are_no_object_are_errors_and_the_connection_goes_on(tm
     answers = [json.loads(await process.stdout.readline()) for _ in lines]
     process.stdin.close()
     assert await process.stderr.read() == b""
+    return answers
+
+
+async def test_lines_that_are_no_object_are_errors_and_the_connection_goes_on(tmp_path: Path) -> None:
+    program = Program.in_folder(tmp_path, {"TUI_AGENT__MODEL__ID": "offline"})
+    load = {"sessionId": "", "cwd": str(program.project), "mcpServers": []}
+    asked = (
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}},
+        {"jsonrpc": "2.0", "id": 2, "method": "session/load", "params": load},
+    )
+    batch = json.dumps([asked[0]])
+    answers = await answers_to(program, ["[]", "5", '"x"', "null", batch, "{no json", *map(json.dumps, asked)])
     assert [answer["error"]["code"] for answer in answers[:6]] == [-32600] * 5 + [-32700]
     assert answers[6]["result"]["protocolVersion"] == 1
     assert answers[7]["id"] == 2

@@ -48,7 +48,8 @@ from tui_agent.models.choice import configured_model
 from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
 from tui_agent.storage.artifacts import RAW_FOLDER
-from tui_agent.storage.errors import StorageError
+from tui_agent.storage.errors import SessionBusy, StorageError
+from tui_agent.storage.sessions import NoSuchSession
 from tui_agent.text import clean, one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 
@@ -155,6 +156,11 @@ class EditorConversation:
     def id(self) -> str:
         return self.session.id
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn or a command runs."""
+        return self._doing is not None and not self._doing.done()
+
     def introduce(self) -> None:
         """Send the client the available commands, notices and usage, and get the model's facts from the provider.
 
@@ -197,7 +203,7 @@ class EditorConversation:
             raise _wrong(f"{self._unusable} Nothing was sent to another one.")
         said = read_prompt(blocks, pictures=profile.images, model=profile.name)
         await self._tell_notices(said.problems)
-        if self._doing is not None and not self._doing.done():
+        if self._doing is not None and self.is_running:
             with suppress(NotRunning):
                 await self.agent.queue(said.text, said.images)
                 return await asyncio.shield(self._doing)
@@ -424,6 +430,9 @@ async def explained() -> AsyncIterator[None]:
     """Turn errors of sessions and storage into the protocol's errors."""
     try:
         yield
+    except (NoSuchSession, SessionBusy) as error:
+        code = -32002 if isinstance(error, NoSuchSession) else -32600
+        raise RequestError(code, f"{error.message} {error.hint}".strip()) from error
     except (SessionError, StorageError) as error:
         raise RequestError(-32603, f"{error.message} {error.hint}".strip()) from error
 

@@ -54,6 +54,7 @@ from tui_agent.storage.sessions import (
     NoSuchSession,
     copy_session,
     delete_session,
+    files_folder,
     find_session,
     list_sessions,
     noted_folder,
@@ -105,9 +106,11 @@ class FrontEnd:
         **_: object,
     ) -> InitializeResponse:
         self._able = client_capabilities
-        self._every_model = client_info is None
+        # From version 2 on a client must introduce itself, in a field that the library does not read yet.
+        self._every_model = client_info is None and protocol_version <= PROTOCOL_VERSION
         return InitializeResponse(
-            protocol_version=min(protocol_version, PROTOCOL_VERSION),
+            # The only version that is spoken here, whatever the client asks for: it decides whether to go on.
+            protocol_version=PROTOCOL_VERSION,
             agent_info=Implementation(name="tui-agent", title="tui-agent", version=__version__),
             agent_capabilities=AgentCapabilities(
                 load_session=True,
@@ -227,13 +230,21 @@ class FrontEnd:
         return CloseSessionResponse()
 
     async def delete_session(self, session_id: str, **_: object) -> DeleteSessionResponse:
-        """Delete a session for good, which is closed first if it is open here."""
+        """Delete a session for good, which is closed first if it is open here. One that does not exist counts as
+        deleted, as the protocol wants it. Refuses one in which a turn runs, or that another process has open.
+        """
         arguments, _settings = await self._arguments(Path.home(), ())
+        try:
+            folder = await _folder_of(arguments, session_id)
+        except NoSuchSession:
+            return DeleteSessionResponse()
         async with explained():
-            await _folder_of(arguments, session_id)
-            if (conversation := self._open.pop(session_id, None)) is not None:
+            if (conversation := self._open.get(folder.name)) is not None:
+                if conversation.is_running:
+                    raise RequestError(-32600, f"A turn runs in session {folder.name}: cancel it first.")
+                del self._open[folder.name]
                 await conversation.close()
-            await delete_session(arguments.home, session_id)
+            await delete_session(arguments.home, folder.name)
         return DeleteSessionResponse()
 
     # In a session
@@ -304,9 +315,9 @@ class FrontEnd:
 
 
 async def _folder_of(arguments: Arguments, session_id: str) -> Path:
-    """The folder of the session with exactly this id. Raises `NoSuchSession`."""
+    """The folder of the session with exactly this id, which is no subtask. Raises `NoSuchSession`."""
     folder = await find_session(arguments.home, session_id)
-    if folder.name != session_id:
+    if folder.name != session_id or files_folder(folder) != folder:
         raise NoSuchSession(f"There is no session {one_line(session_id, 60)!r}.")
     return folder
 
