@@ -203,6 +203,30 @@ async def test_calls_that_cannot_be_done_say_why(world: Callable[[Script], World
 
 
 @ONE
+async def test_what_a_definition_leaves_out_is_not_there(world: Callable[[Script], World]) -> None:
+    asked = (Call("find_tool", {"query": "add two numbers"}), through("add", a=1, b=2), through("echo", text="hi"))
+    here = world(Script((Turn((*(Step(calls=(call,)) for call in asked), Step(text="done"))),)))
+    narrowed = msgspec.structs.replace(
+        faulty(), include_tools=("add", "ec*", "no_such"), exclude_tools=("add",), always_load=True
+    )
+    async with here.session(narrowed) as session:
+        offered = {offer.definition.name for offer in session.offered.servers.offers()}
+        told = await say(session, "add one and two")
+        one, every = [(await run_command(session.agent, command)).text for command in ("/mcp test", "/mcp")]
+    assert offered == {"mcp__test__echo"}
+    found, added, echoed = finished(told)[:3]
+    assert "mcp__test__add" not in found.text
+    assert "leaves this tool out" in added.text
+    assert (echoed.status, echoed.text) == ("ok", "hi")
+    assert not any("mcp__test__add" in json.dumps(request.get("tools")) for request in here.bodies())
+    assert "1 tool (" in every
+    (left_out,) = [line for line in one.splitlines() if line.startswith("left out: ")]
+    assert "add" in left_out
+    assert "echo" not in left_out
+    assert "not among its tools: no_such" in one
+
+
+@ONE
 async def test_a_mentioned_resource_is_read_for_the_model(world: Callable[[Script], World]) -> None:
     here = world(Script.of(Step(calls=(through("echo", text="hi"),)), Step(text="done")))
     async with here.session() as session:

@@ -83,6 +83,7 @@ def test_claude_codes_settings_come_over_and_what_cannot_is_named(user: Path) ->
 def test_codex_and_gemini(user: Path) -> None:
     (user / ".codex/config.toml").write_text(
         'model = "gpt-5.1"\napproval_policy = "never"\n[mcp_servers.docs]\nurl = "https://docs.example/mcp"\n'
+        'enabled_tools = ["search"]\n'
     )
     (user / ".codex/AGENTS.md").write_text("Be brief. See @more.md")
     (user / ".codex/more.md").write_text("More.")
@@ -90,12 +91,21 @@ def test_codex_and_gemini(user: Path) -> None:
     assert load_settings(home, None).model.id == "openai:gpt-5.1"
     assert "approval_policy: " in told
     assert (home / "AGENTS.md").read_text() == f"Be brief. See @{user}/.codex/more.md"
-    gemini = {"model": {"name": "gemini-2.5-pro"}, "tools": {"allowed": ["run_shell_command(git log)"]}}
+    assert "mcp.servers.docs: https://docs.example/mcp (only search)" in told
+    gemini = {
+        "model": {"name": "gemini-2.5-pro"},
+        "tools": {"allowed": ["run_shell_command(git log)"]},
+        "mcpServers": {"notes": {"command": "notes", "excludeTools": ["drop"], "trust": True}},
+    }
     (user / ".gemini/settings.json").write_text("// mine\n" + json.dumps(gemini))
     told, home = taken(user, "gemini", write=False)
     assert "model.id = gemini:gemini-2.5-pro (instead of openai:gpt-5.1)" in told
+    assert "mcp.servers.notes: notes (without drop)" in told
+    assert "notes: not used: trust." in told
     taken(user, "gemini")
     settings = load_settings(home, None)
+    assert settings.mcp.servers["notes"].exclude_tools == ("drop",)
+    assert settings.mcp.servers["docs"].include_tools == ("search",)
     assert settings.permissions.allow == ("run_command(git log *)",)
     assert settings.mcp.servers["docs"].url == "https://docs.example/mcp"
 

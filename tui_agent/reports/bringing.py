@@ -20,6 +20,7 @@ from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.settings import Settings, ToolServer
 from tui_agent.settings.keys import settings_by_key
+from tui_agent.settings.servers import narrowing
 from tui_agent.settings.writing import keep_servers, keep_setting
 from tui_agent.text import one_line, short_path
 from tui_agent.tools.gate.rules import RuleError
@@ -129,7 +130,8 @@ def _changes(found: ImportedFiles, settings: Settings) -> Iterator[str]:
     if found.effort:
         yield f"model.effort = {found.effort}"
     for name, server in found.servers.items():
-        yield f"mcp.servers.{name}: {one_line(' '.join((server.command, *server.args)).strip() or server.url, 300)}"
+        place = " ".join((server.command, *server.args)).strip() or server.url
+        yield one_line(f"mcp.servers.{name}: {one_line(place, 300)}{narrowing(server)}", 600)
     if found.memory is not None:
         yield f"your own instructions, for every project: {short_path(found.memory)}"
     for kind, rules in found.rules.items():

@@ -419,6 +419,10 @@ class ToolServer(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     """Seconds that one call may take; null: `mcp.call_seconds`."""
     always_load: bool | tuple[str, ...] = False
     """The model is told of all its tools (or of these) from the beginning."""
+    include_tools: tuple[str, ...] | None = None
+    """The names of the only tools that count, with ``*`` for any part of one; null: all."""
+    exclude_tools: tuple[str, ...] = ()
+    """The names of tools that do not, whatever `include_tools` says."""
     believe_hints: bool = False
     """A tool of which the server says that it only reads is called without asking, several at once."""
 

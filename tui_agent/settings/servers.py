@@ -17,13 +17,16 @@ _OWN: Final = frozenset(ToolServer.__struct_fields__)
 _SAID: Final = frozenset(
     (
         *("type", "transport", "disabled", "timeout", "httpUrl", "serverUrl", "http_headers", "env_http_headers"),
-        *("bearer_token_env_var", "tool_timeout_sec", "description", "name", "title", "env_vars", "trust", "auth"),
+        *("bearer_token_env_var", "tool_timeout_sec", "description", "name", "title", "env_vars", "auth"),
         *("environment", "settings", "source", "transportType", "requestInit", "alwaysLoad"),
     )
 )
 """Fields of other agents' that are understood, or say nothing that matters here."""
 _SECTIONS: Final = ("mcp_servers", "context_servers", "servers", "mcpServers")
 """Sections with servers at the top of a file; of equal names, the one in the last counts."""
+_INCLUDING: Final = frozenset({"includetools", "enabledtools"})
+_EXCLUDING: Final = frozenset({"excludetools", "disabledtools"})
+"""Names of the lists that narrow what a server offers, without case and marks: Gemini CLI's, codex's, Kiro's."""
 _MILLISECONDS: Final = 1_000
 """A `timeout` from this on is in milliseconds; Claude Code and Gemini CLI have these, others have seconds."""
 
@@ -76,6 +79,7 @@ def server_from(given: object) -> Printed:
         known["command"] = command = command.get("path")
     if isinstance(command, list | tuple) and command:  # opencode writes the program and its arguments as one list
         known["command"], known["args"] = command[0], [*command[1:], *known.get("args", ())]
+    known["include_tools"], known["exclude_tools"], lists = _narrowed(given)
     known["oauth"], notes = _oauth(given)
     seconds = given.get("tool_timeout_sec", given.get("timeout"))
     if "call_seconds" not in known and isinstance(seconds, int | float) and seconds > 0:
@@ -84,9 +88,46 @@ def server_from(given: object) -> Printed:
         server = msgspec.convert(known, ToolServer)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
-    unknown = [str(key) for key, value in given.items() if key not in _OWN and key not in _SAID and _says(value)]
+    used = _OWN | _SAID | lists
+    unknown = [str(key) for key, value in given.items() if key not in used and _says(value)]
     unknown += notes
     return Printed(server, (f"not used: {', '.join(unknown)}",) if unknown else ())
+
+
+def narrowing(server: ToolServer) -> str:
+    """Which tools of a server count, in words that follow its command; empty if all do."""
+    only = f"only {', '.join(server.include_tools) or 'none'}" if server.include_tools is not None else ""
+    without = f"without {', '.join(server.exclude_tools)}" if server.exclude_tools else ""
+    both = "; ".join(filter(None, (only, without)))
+    return f" ({both})" if both else ""
+
+
+def _narrowed(given: Mapping[str, object]) -> tuple[list[str] | None, list[str], set[str]]:
+    """The names of the only tools that count (None: all) and of those that do not, and the fields with these lists.
+
+    Lists that permit calls (``autoApprove``) are none of them. Raises ValueError: a limit that cannot be read must not
+    go unnoticed.
+    """
+    only: list[str] | None = None
+    without: list[str] = []
+    fields: set[str] = set()
+    for key, value in given.items():
+        kind = str(key).replace("_", "").replace("-", "").lower()
+        # GitHub's name for it means other things elsewhere.
+        is_githubs = key == "tools" and isinstance(value, list) and bool(value) and len(_names(value)) == len(value)
+        if value is None or not (is_githubs or kind in _INCLUDING or kind in _EXCLUDING):
+            continue
+        names = _names(value)
+        if not isinstance(value, list | tuple) or len(names) < len(value):
+            raise ValueError(f"{key}: expected a list of names of tools")
+        fields.add(str(key))
+        # Gemini CLI takes a name with arguments for the name.
+        names = [name.partition("(")[0].strip() for name in names]
+        if kind in _EXCLUDING:
+            without += names
+        else:
+            only = names if only is None or "*" in only else [name for name in only if name in names or "*" in names]
+    return None if only is not None and "*" in only else only, [*dict.fromkeys(without)], fields
 
 
 def _says(value: object) -> bool:

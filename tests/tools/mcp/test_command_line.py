@@ -77,10 +77,33 @@ PRINTED = {
         "",
     ),
     "variables": ({"command": "x", "env_vars": ["A"]}, {"command": "x", "env": {"A": "${A}"}}, ""),
+    "Gemini CLI's lists": (
+        {"command": "x", "includeTools": ["a", "b(1)"], "excludeTools": ["c"], "trust": True},
+        {"command": "x", "include_tools": ["a", "b"], "exclude_tools": ["c"]},
+        "not used: trust",
+    ),
+    "codex's lists": (
+        {"command": "x", "enabled_tools": [], "disabled_tools": ["c", "c"], "tools": {"c": {"approval_mode": "auto"}}},
+        {"command": "x", "include_tools": [], "exclude_tools": ["c"]},
+        "not used: tools",
+    ),
+    "GitHub's list": ({"command": "x", "tools": ["a_*"]}, {"command": "x", "include_tools": ["a_*"]}, ""),
+    "all": ({"command": "x", "tools": ["*"], "includeTools": ["a", "*"], "disabledTools": []}, {"command": "x"}, ""),
+    "both count": (
+        {
+            "command": "x",
+            "tools": ["a", "b"],
+            "includeTools": ["b", "c"],
+            "disabledTools": ["d"],
+            "excludeTools": ["e"],
+        },
+        {"command": "x", "include_tools": ["b"], "exclude_tools": ["d", "e"]},
+        "",
+    ),
     "unknown": (
-        {"command": "x", "autoApprove": ["read"], "gallery": True},
+        {"command": "x", "autoApprove": ["read"], "alwaysAllow": ["read"], "gallery": True},
         {"command": "x"},
-        "not used: autoApprove, gallery",
+        "not used: autoApprove, alwaysAllow, gallery",
     ),
 }
 

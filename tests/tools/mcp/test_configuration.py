@@ -49,6 +49,8 @@ def test_only_the_user_may_believe_a_server(tmp_path: Path) -> None:
         ({"mcpServers": {"a": {"url": "file:///etc/passwd"}}}, "must begin with http"),
         ({"mcpServers": {"a": {"command": "x", "args": "y"}}}, "Expected `array`"),
         ({"mcpServers": {"!": {"command": "x"}}}, "no name for a server"),
+        ({"mcpServers": {"a": {"command": "x", "excludeTools": "delete"}}}, "excludeTools: expected a list of names"),
+        ({"mcpServers": {"a": {"command": "x", "enabled_tools": [1]}}}, "enabled_tools: expected a list of names"),
     ],
 )
 def test_a_broken_file_is_said_and_stops_nothing(document: object, said: str, tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ def _described(agent: "Agent", status: "ServerStatus", weight: "ServerWeight | N
     parts: list[str] = [status.standing]
     if status.known is not None and weight is not None:
         count = len(status.known.tools)
-        parts.append(counted(count, "tool"))
+        left_out = f" ({len(status.left_out)} left out)" if status.left_out else ""
+        parts.append(f"{counted(count, 'tool')}{left_out}")
         parts.append(f"{_price(agent, weight.sent)} a call" if weight.sent else "looked up when needed")
         if weight.saved:
             parts.append(f"saves {_price(agent, weight.saved)} a call")
@@ -80,6 +81,8 @@ def _one(agent: "Agent", offered: "OfferedTools", status: "ServerStatus") -> Com
         hints = "are believed" if status.believed else "are not believed (believe_hints)"
         lines.append(f"says of itself: {one_line(known.instructions, 600)}" if known.instructions else "")
         lines += [f"not as it should be: {problem}" for problem in known.problems]
+        lines.append(f"left out: {one_line(', '.join(status.left_out), 600)}" if status.left_out else "")
+        lines.append(f"not among its tools: {one_line(', '.join(status.unmatched), 600)}" if status.unmatched else "")
         reads = sum(tool.reads for tool in known.tools)
         lines.append(f"{reads} of its tools only read, it says; such hints {hints}" if reads else "")
         width = max((len(tool.name) for tool in known.tools), default=0) + 2
@@ -122,6 +125,7 @@ async def _import(servers: "ToolServers", wanted: str) -> CommandReply:
     from msgspec import to_builtins
 
     from tui_agent.settings import SettingsError
+    from tui_agent.settings.servers import narrowing
     from tui_agent.settings.writing import keep_servers
     from tui_agent.tools.mcp.importing import foreign
 
@@ -135,7 +139,8 @@ async def _import(servers: "ToolServers", wanted: str) -> CommandReply:
         for each in found:
             lines.append(f"{each.agent} ({each.path})")
             for name, server in each.servers.items():
-                lines.append(f"  {name}: {one_line(server.url or ' '.join((server.command, *server.args)), 300)}")
+                place = server.url or " ".join((server.command, *server.args))
+                lines.append("  " + one_line(f"{name}: {one_line(place, 300)}{narrowing(server)}", 600))
             lines += [f"  {problem}" for problem in each.problems]
         lines.append("/mcp import NAME takes one over, /mcp import all takes all.")
         return CommandReply("Servers of other agents", "\n".join(lines))

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -108,6 +109,12 @@ class ServerTimeouts(msgspec.Struct, frozen=True):
 
     start: float
     call: float
+
+
+def counts(server: ToolServer, tool: str) -> bool:
+    """Whether the definition of a server leaves this tool of its in."""
+    included = server.include_tools is None or any(fnmatchcase(tool, each) for each in server.include_tools)
+    return included and not any(fnmatchcase(tool, each) for each in server.exclude_tools)
 
 
 class FoundServers(NamedTuple):

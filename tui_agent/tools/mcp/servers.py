@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -22,6 +23,7 @@ from tui_agent.tools.mcp.configuration import (
     ServerTimeouts,
     ServerUnavailable,
     configured,
+    counts,
 )
 from tui_agent.tools.mcp.known import KnownServer, KnownTool, ServerListCache, prompt_arguments, tool_name
 from tui_agent.tools.mcp.open_tasks import call_key
@@ -51,7 +53,8 @@ class ServerStatus(msgspec.Struct, frozen=True):
     """The status of a server.
 
     ``new`` means a project's server that the user has not decided about. `known`: what it offers, None if that is not
-    known yet; `calls`: the number of calls in this session.
+    known yet; `left_out`: the names of tools that its definition leaves out of that; `unmatched`: what its definition
+    names and the server does not offer; `calls`: the number of calls in this session.
     """
 
     name: str
@@ -59,6 +62,8 @@ class ServerStatus(msgspec.Struct, frozen=True):
     source: Literal["user", "project"]
     command: str
     known: KnownServer | None
+    left_out: tuple[str, ...]
+    unmatched: tuple[str, ...]
     calls: int
     error: str
     log: Path
@@ -162,8 +167,12 @@ class ToolServers:
         return tuple(server for server in self._servers.values() if self._choices.is_new(server))
 
     def known(self, name: str) -> KnownServer | None:
-        """What a server offers, as far as known."""
-        return self._known.get(name)
+        """What a server offers, as far as known, without the tools that its definition leaves out."""
+        known = self._known.get(name)
+        server = self._servers[name].server
+        if known is None or (server.include_tools is None and not server.exclude_tools):
+            return known
+        return msgspec.structs.replace(known, tools=tuple(tool for tool in known.tools if counts(server, tool.name)))
 
     def offers(self) -> tuple[OfferedTool, ...]:
         """All tools, in a fixed order."""
@@ -346,12 +355,18 @@ class ToolServers:
 
     def _status(self, name: str) -> ServerStatus:
         server, connection = self._servers[name], self._connections[name]
+        offered = tuple(tool.name for tool in self._known.get(name, KnownServer()).tools)
+        named = (*(server.server.include_tools or ()), *server.server.exclude_tools)
         return ServerStatus(
             name,
             self._standing(name),
             server.source,
             server.shown,
-            self._known.get(name),
+            self.known(name),
+            tuple(tool for tool in offered if not counts(server.server, tool)),
+            tuple(
+                each for each in named if name in self._known and not any(fnmatchcase(tool, each) for tool in offered)
+            ),
             self._calls.get(name, 0),
             connection.error,
             connection.log.path,
@@ -404,7 +419,7 @@ class ToolServers:
         given = (each.definition for each in self.own.values())
         entries = [SearchableTool("", KnownTool(each.name, each.description, each.schema)) for each in given]
         for name in self._on:
-            for tool in self._known.get(name, KnownServer()).tools:
+            for tool in (self.known(name) or KnownServer()).tools:
                 believed = self._servers[name].server.believe_hints
                 self._tools[tool_name(name, tool.name)] = ServerTool(self, name, tool, believed=believed)
                 entries.append(SearchableTool(name, tool))
@@ -422,6 +437,8 @@ class ToolServers:
             if server not in self._known:
                 error = self._connections[server].error or f"It is not known yet what the server {server} offers."
                 raise ToolFailure(error, "Look for the tool with find_tool.")
+            if any(name == tool_name(server, tool.name) for tool in self._known[server].tools):
+                raise ToolFailure(f"The definition of the server {server} leaves this tool out.", "Go on without it.")
             raise ToolFailure(f"The server {server} offers no such tool (any more).", "Look for it with find_tool.")
 
 
