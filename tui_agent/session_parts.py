@@ -135,7 +135,7 @@ def workspace_of(
     instruction files name.
     """
     folders = tuple(map(Path, settings.permissions.folders))
-    commands = [hook.command for hook in read_hooks(extensions).hooks]
+    commands = [hook.line for hook in read_hooks(extensions).every()]
     bare = Workspace(arguments.folder, folders)
     scripts = (*scripts_in(commands, bare, arguments.project), *run_by_themselves(arguments.project, bare))
     names = settings.context.instruction_files if arguments.trusted else ()

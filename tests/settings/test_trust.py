@@ -287,6 +287,39 @@ def test_trust_covers_only_what_was_shown(
     assert standing(repository, home).trusted
 
 
+FRONT = "---\nname: x\nHooks:\n  Stop:\n    - hooks: [{type: command, command: ./end}]\n---\nhooks:\n  PreToolUse: 1\n"
+
+
+@pytest.mark.parametrize(
+    "name", [".claude/skills/a/SKILL.md", ".claude/agents/a.md", ".claude/commands/b/a.md", ".agents/commands/a.md"]
+)
+def test_trust_covers_the_hooks_in_a_front_matter(home: Path, repository: Path, name: str) -> None:
+    path = repository / name
+    path.parent.mkdir(parents=True)
+    path.write_text("Do it.")
+    trust(repository, home, running(repository))
+    path.write_text(FRONT)
+    assert standing(repository, home) == (False, False, (f"{name}: Stop runs: ./end",))
+    folder, told = "/".join(name.split("/")[:2]), f"{'/'.join(name.split('/')[1:])}: Stop runs: ./end"
+    assert told in next(each.details for each in brought(repository) if each.name == folder)
+    trust(repository, home, running(repository))
+    path.write_text(FRONT.replace("./end", "./other"))
+    assert not standing(repository, home).trusted
+
+
+def test_the_hooks_in_a_projects_plugin_are_told(repository: Path) -> None:
+    write(repository / ".agents" / "config.json", {"session": {"plugins": ["plugin"]}})
+    write(repository / "plugin" / ".claude-plugin" / "plugin.json", {"skills": ["./more", "./one"]})
+    for name in ("skills/a", "more/b", "one"):
+        (repository / "plugin" / name).mkdir(parents=True)
+        (repository / "plugin" / name / "SKILL.md").write_text(FRONT)
+    assert running(repository)[1:] == (
+        "plugin/skills/a/SKILL.md: Stop runs: ./end",
+        "plugin/more/b/SKILL.md: Stop runs: ./end",
+        "plugin/one/SKILL.md: Stop runs: ./end",
+    )
+
+
 def test_an_answer_that_named_nothing_covers_nothing_that_runs(home: Path, repository: Path) -> None:
     trust(repository, home)
     (repository / "AGENTS.md").write_text("be brief")

@@ -15,6 +15,7 @@ import msgspec
 from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.extensions.agents import OwnAgent, own_agents
 from tui_agent.agent.extensions.files import (
+    COMMANDS,
     STYLES,
     ExtensionFolder,
     MarkdownFile,
@@ -37,9 +38,6 @@ from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.notes.skills import Skill, find_skills
 
-COMMANDS: Final = "commands"
-
-_HOOKS: Final = "hooks in its front matter: they are not run"
 _SOURCES: Final = {"project": "the project's", "yours": "yours"}
 _SERVERS_PROMPT: Final = regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -49,7 +47,7 @@ class OwnPrompt(msgspec.Struct, frozen=True):
 
     hint: the argument's name in the help. problem: why it cannot be used; empty if it can. server: the MCP server that
     offers it; empty: it is a file. model: answers the turn that the command starts; empty: the session's. names: those
-    of its arguments. skill: it is one. note: what of its file does not count here.
+    of its arguments. skill: it is one. file: where it is written, with all links followed.
     """
 
     name: str
@@ -62,7 +60,7 @@ class OwnPrompt(msgspec.Struct, frozen=True):
     model: str = ""
     names: tuple[str, ...] = ()
     skill: bool = False
-    note: str = ""
+    file: Path | None = None
 
 
 class OwnCommands:
@@ -116,6 +114,8 @@ class OwnCommands:
         if prompt.server and self._offered is not None:
             return await self._offered.servers.prompt(prompt.server, prompt.name.partition(":")[2], argument)
         model = await asyncio.to_thread(self._model_of, prompt.model) if prompt.model else ""
+        if prompt.file is not None:
+            self._parts.hooks.use(prompt.file)
         whole = self._here.filled(prompt.text)
         placeholders = Placeholders(whole, prompt.names, skill=prompt.skill)
         pieces: list[str] = []
@@ -195,7 +195,7 @@ class OwnCommands:
             lines = [title]
             for each in found:
                 # What does not count here, or why it cannot be used.
-                note = f"({each.note}) " if not isinstance(each, MarkdownFile) and each.note else ""
+                note = f"({each.note}) " if isinstance(each, OwnAgent) and each.note else ""
                 what = each.problem or f"{note}{each.description}"
                 lines.append(_line(f"{begins}{each.name} {getattr(each, 'hint', '')}", what, each.source))
             return lines
@@ -203,7 +203,15 @@ class OwnCommands:
         sections = [
             section("Slash commands", _in_files(self._extensions), "/"),
             section("Agents", own_agents(self._extensions)),
-            ["Hooks", *(_line(each.event, each.name.partition(", ")[2], each.source) for each in hooks.hooks)],
+            [
+                "Hooks",
+                *(_line(each.event, each.name.partition(", ")[2], each.source) for each in hooks.hooks),
+                *(
+                    _line(each.event, f"({of.when}) {each.name.partition(', ')[2]}", each.source)
+                    for of in hooks.scoped
+                    for each in of.hooks
+                ),
+            ],
             section("Output styles", markdown_files(self._extensions, STYLES)),
         ]
         parts = ["\n".join(lines) for lines in sections if len(lines) > 1]
@@ -236,7 +244,7 @@ def _in_files(extensions: tuple[ExtensionFolder, ...]) -> list[OwnPrompt]:
                 each.problem,
                 model=each.key("model"),
                 names=names_in(each.key("arguments")),
-                note=_HOOKS if "hooks" in each.keys else "",
+                file=each.file,
             )
         )
     return list({prompt.name: prompt for prompt in found}.values())
@@ -256,7 +264,6 @@ def _skills_in(extensions: tuple[ExtensionFolder, ...]) -> Iterator[OwnPrompt]:
                 text = f"Follow this skill, whose files are in {skill.file.parent}:\n\n{said}"
                 name = f"{root.prefix}{_callable(skill)}"
                 names = names_in(skill.arguments)
-                note = _HOOKS if skill.hooks else ""
                 yield OwnPrompt(
-                    name, skill.description, skill.hint, text, root.source, names=names, skill=True, note=note
+                    name, skill.description, skill.hint, text, root.source, names=names, skill=True, file=skill.file
                 )

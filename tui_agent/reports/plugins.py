@@ -22,8 +22,8 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from tui_agent.agent.extensions.agents import AGENTS, own_agents
-from tui_agent.agent.extensions.files import STYLES, ExtensionFolder, markdown_files, skill_folders
+from tui_agent.agent.extensions.agents import own_agents
+from tui_agent.agent.extensions.files import AGENTS, COMMANDS, STYLES, ExtensionFolder, markdown_files, skill_folders
 from tui_agent.agent.extensions.hook_files import read_hooks
 from tui_agent.context.counting import Counter
 from tui_agent.durable import make_private_folder, write_file
@@ -50,7 +50,7 @@ _NO_PLUGIN: Final = "there is no plugin: neither .claude-plugin nor commands, ag
 _NAME: Final = re.compile(r"\w[\w.-]*")
 _STARTING: Final = ("hooks", "mcpServers")
 """What runs something and counts only where the plugin itself has it."""
-_SUBFOLDERS: Final = ("commands", AGENTS, "skills", "hooks", "output-styles")
+_SUBFOLDERS: Final = (COMMANDS, AGENTS, "skills", "hooks", "output-styles")
 
 
 class PluginError(Exception):
@@ -323,7 +323,7 @@ def listing(plugin: Plugin) -> list[str]:
     )
     lines = [f"{plugin.name}: {plugin.description or _word(about.get('description')) or 'says nothing about itself'}"]
     for what, names in (
-        ("commands", [each.name for each in markdown_files((root,), "commands")]),
+        ("commands", [each.name for each in markdown_files((root,), COMMANDS)]),
         ("agents", [each.name for each in agents]),
         ("skills", [each.name for each in skills]),
         ("styles", [each.name for each in markdown_files((root,), STYLES)]),
@@ -332,6 +332,10 @@ def listing(plugin: Plugin) -> list[str]:
     hooks = read_hooks((root,))
     for hook in hooks.hooks:
         lines.append(f"  hook on {hook.event}{f' ({hook.matcher})' if hook.matcher else ''} {hook.does}")
+    for scoped in hooks.scoped:
+        for hook in scoped.hooks:
+            calls = f" ({hook.matcher})" if hook.matcher else ""
+            lines.append(f"  hook on {hook.event}{calls} {scoped.when} {hook.does}")
     lines += [f"  server {each}" for each in plugin_starts(plugin.folder)]
     lines += [f"  problem: {each}" for each in hooks.problems]
     lines += [f"  not used: {each}" for each in dict.fromkeys((*plugin.unused, *_unused(about)))]

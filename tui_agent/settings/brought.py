@@ -4,6 +4,7 @@ yes to all of it.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -84,6 +85,10 @@ _HOOK_MORE: Final = ("server", "input", "headers", "allowedEnvVars")
 """Keys of a hook that say more on it."""
 
 
+_WITH_FRONT: Final = ("skills", "commands", "agents")
+"""Folders whose Markdown files may have hooks in their front matter."""
+
+
 class BroughtFile(msgspec.Struct, frozen=True):
     """A file or folder, by path from the project's root, and what it does once the project is trusted.
 
@@ -137,6 +142,19 @@ def running(project: Path) -> tuple[str, ...]:
             for line in _hooks(written.get("hooks", written))
         ),
         *(f"{each}: {line}" for each, plugin in places.items() for line in plugin_starts(plugin)),
+        *(
+            f"{name}/{line}"
+            for name, folder in ({each: root / each for each in (PROJECT_FOLDER, CLAUDE_FOLDER)} | places).items()
+            for kind in _WITH_FRONT
+            for line in _front_hooks(folder / kind)
+        ),
+        *(
+            f"{each}/{line}"
+            for each, plugin in places.items()
+            for kind in _WITH_FRONT
+            for place in plugin_places(plugin, kind)
+            for line in _front_hooks(place)
+        ),
     )
 
 
@@ -178,6 +196,16 @@ def hooks_written(path: Path, document: object) -> list[object]:
     if path.parts[-2:] != tuple(_MANIFEST.split("/")) or given is None:
         return [document]
     return [each for each in (given if isinstance(given, list) else [given]) if isinstance(each, dict)]
+
+
+def hooks_in_front(file: Path) -> object:
+    """What the front matter of a Markdown file says of hooks; None: nothing. Raises OSError and ValueError."""
+    data = read_bytes(file, MAX_READ)
+    if b"hooks" not in data.lower():
+        return None
+    from tui_agent.front_values import front_value
+
+    return front_value(data.decode(errors="replace"), "hooks")
 
 
 def plugin_servers(plugin: Path) -> Mapping[str, object]:
@@ -302,6 +330,18 @@ def _skills(folder: Path) -> str:
     return f"skills that the model may follow: {', '.join(names)}" if names else "no skills"
 
 
+def _front_hooks(path: Path) -> list[str]:
+    """What the hooks in the front matter of the Markdown files of a folder, or in that of a file, run, a line each that
+    begins with the path.
+    """
+    found: list[str] = []
+    places = sorted(each for depth in ("*.md", "*/*.md") for each in path.glob(depth)) if path.is_dir() else [path]
+    for file in places:
+        with suppress(OSError, ValueError):
+            found += (f"{file.relative_to(path.parent)}: {line}" for line in _hooks(hooks_in_front(file)))
+    return found
+
+
 def _details(path: Path) -> tuple[str, ...]:
     """What a file runs and sets, or the names in a folder, in full."""
     if path.is_dir():
@@ -309,6 +349,8 @@ def _details(path: Path) -> tuple[str, ...]:
             found = sorted(entry.name for entry in path.iterdir())
         except OSError:
             return ()
+        if path.name in _WITH_FRONT:
+            found += _front_hooks(path)
     else:
         found = _lines(path)
     more = len(found) - MAX_DETAILS

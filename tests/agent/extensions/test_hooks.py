@@ -625,7 +625,7 @@ async def test_the_same_hook_in_two_files_runs_once(tmp_path: Path) -> None:
 def test_a_matcher_of_files_is_a_list_of_names(tmp_path: Path) -> None:
     ours = ExtensionFolder(tmp_path, "yours", None, "own", "")
     hook(tmp_path, "true", event="FileChanged", matcher=".env|a+b.csv")
-    (found,), problems, _ = read_hooks((ours,))
+    (found,), problems, _, _ = read_hooks((ours,))
     assert not problems
     assert found.wants("FileChanged", (".env",))
     assert found.wants("FileChanged", ("a+b.csv",))

@@ -160,24 +160,15 @@ async def test_a_block_of_commands_is_run(tmp_path: Path) -> None:
 
 
 async def test_what_a_front_matter_of_claude_code_has_and_nothing_uses_is_said(tmp_path: Path) -> None:
-    hooks = "hooks:\n  Stop:\n    - hooks:\n        - type: command\n          command: ./check.sh\n"
     home = tmp_path / "home"
-    for name, more in (
-        ("agents/careful.md", f"permissionMode: plan\nmaxTurns: 400\n{hooks}"),
-        ("commands/ship.md", hooks),
-        ("skills/look/SKILL.md", hooks),
-        ("commands/plain.md", ""),
-    ):
-        path = home / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"---\ndescription: Does it.\n{more}---\nDo it.")
+    (home / "agents").mkdir(parents=True)
+    (home / "agents/careful.md").write_text(
+        "---\ndescription: Does it.\npermissionMode: plan\nmemory: user\nmaxTurns: 400\n---\nDo it."
+    )
     async with talking(tmp_path) as session:
         listed = (await session.agent.own_commands.listed()).splitlines()
     said = {line.split()[0]: " ".join(line.split()[1:]) for line in listed if line.startswith("  ")}
-    assert said["careful"] == "(hooks, permissionMode in its front matter: nothing here uses that) Does it. (yours)"
-    assert said["/ship"] == "(hooks in its front matter: they are not run) Does it. (yours)"
-    assert said["/look"] == said["/ship"]
-    assert said["/plain"] == "Does it. (yours)"
+    assert said["careful"] == "(permissionMode, memory in its front matter: nothing here uses that) Does it. (yours)"
     [agent] = own_agents((ExtensionFolder(home, "yours"),))
     assert (agent.problem, agent.steps) == ("", 100)
 

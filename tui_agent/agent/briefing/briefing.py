@@ -19,8 +19,8 @@ from msgspec import structs
 
 from tui_agent.agent.briefing.included import included, rules_in
 from tui_agent.agent.briefing.tool_servers import OfferedTools, bounded
-from tui_agent.agent.extensions.agents import AGENTS, INTRODUCTION, RUN_AGENT, own_agents
-from tui_agent.agent.extensions.files import STYLES, ExtensionFolder, signature, style_text
+from tui_agent.agent.extensions.agents import INTRODUCTION, RUN_AGENT, own_agents
+from tui_agent.agent.extensions.files import AGENTS, STYLES, ExtensionFolder, signature, style_text
 from tui_agent.conversation.blocks import Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Message, Prefix, notice
 from tui_agent.conversation.log import Log

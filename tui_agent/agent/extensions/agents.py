@@ -8,7 +8,7 @@ import msgspec
 from typing_extensions import override
 
 from tui_agent.agent.extensions.claude_forms import OURS
-from tui_agent.agent.extensions.files import ExtensionFolder, MarkdownFile, Source, markdown_files
+from tui_agent.agent.extensions.files import AGENTS, ExtensionFolder, MarkdownFile, Source, markdown_files
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.models.base import ModelError
 from tui_agent.models.choice import configured_model, named_model, small_model
@@ -20,8 +20,6 @@ from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailu
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.subtasks import Subtasks, SubtaskSpec
 
-AGENTS: Final = "agents"
-"""The subfolder for agents."""
 RUN_AGENT: Final = "run_agent"
 """The tool's name."""
 
@@ -40,7 +38,7 @@ GRANTABLE: Final = frozenset(
 CHANGING: Final = frozenset(("run_command", "write_file", "edit_file"))
 """Tools that can change files."""
 
-_IDLE: Final = ("hooks", "mcpServers", "skills", "permissionMode", "memory", "isolation")
+_IDLE: Final = ("mcpServers", "skills", "permissionMode", "memory", "isolation")
 """Keys of Claude Code's agents that change what an agent may do or does, and do nothing here."""
 
 STEPS: Final = 20
@@ -67,6 +65,12 @@ def agent_of(title: str) -> str:
     """What answers a subtask of this title: the name of its agent or tool."""
     tool, _, agent = title.partition(" ")
     return agent if tool == RUN_AGENT else tool or "subtask"
+
+
+def own_agent_of(title: str) -> str:
+    """The name of the user's agent that answers a subtask of this title; empty if none does."""
+    tool, _, agent = title.partition(" ")
+    return agent if tool == RUN_AGENT else ""
 
 
 class OwnAgent(msgspec.Struct, frozen=True):
@@ -101,6 +105,8 @@ def _agent(found: MarkdownFile) -> OwnAgent:
     tools = tuple(name for name in dict.fromkeys(named or READING) if name in GRANTABLE and name not in kept_out)
     lost = [name for name in dict.fromkeys(named) if name not in GRANTABLE and name != "*"]
     idle = [name for name in _IDLE if name.lower() in found.keys]
+    if found.root is not None and found.root.kind == "plugin" and "hooks" in found.keys:
+        idle.insert(0, "hooks")  # as in Claude Code
     notes = [f"without {', '.join(lost)}, which no agent has here"] if lost else []
     notes += [f"{', '.join(idle)} in its front matter: nothing here uses that"] if idle else []
     note = "; ".join(notes)

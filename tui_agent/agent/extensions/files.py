@@ -24,6 +24,10 @@ MOST_FILES: Final = 200
 MOST_BYTES: Final = 262_144
 """The most bytes of one file."""
 
+AGENTS: Final = "agents"
+"""The subfolder for agents."""
+COMMANDS: Final = "commands"
+"""The subfolder for slash commands."""
 STYLES: Final = "styles"
 """The subfolder for output styles: Markdown files that tell the model how to write its answers."""
 
@@ -54,13 +58,17 @@ class ExtensionFolder(msgspec.Struct, frozen=True):
 
 
 class MarkdownFile(msgspec.Struct, frozen=True):
-    """A Markdown file with its front matter parsed. `problem`: why it cannot be used; empty if it can."""
+    """A Markdown file with its front matter parsed. `problem`: why it cannot be used; empty if it can. `file`: with all
+    links followed. `root`: the folder of extensions that it is in.
+    """
 
     name: str
     keys: dict[str, str]
     text: str
     source: Source
     problem: str = ""
+    file: Path = Path()
+    root: ExtensionFolder | None = None
 
     @property
     def description(self) -> str:
@@ -193,7 +201,7 @@ def _read(name: str, file: Path, root: ExtensionFolder) -> MarkdownFile:
         with open_file(file) as stream:
             text = read_at_most(stream, MOST_BYTES).decode(errors="replace")
     except (ToolFailure, OSError) as error:
-        return MarkdownFile(name, {}, "", source, str(error))
+        return MarkdownFile(name, {}, "", source, str(error), file, root)
     keys, body = split_front_matter(text)
     text = with_places(valid_text(body).strip(), root)
-    return MarkdownFile(name, keys, text, source, "" if text else "it says nothing")
+    return MarkdownFile(name, keys, text, source, "" if text else "it says nothing", file, root)

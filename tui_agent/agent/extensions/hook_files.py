@@ -1,4 +1,6 @@
-"""Reads hooks from files: our `hooks.json`, and the `hooks` in the settings of Claude Code and in its plugins."""
+"""Reads hooks from files: our `hooks.json`, the `hooks` in the settings of Claude Code and in its plugins, and those in
+the front matter of skills, commands and agents.
+"""
 
 import json
 import re
@@ -13,13 +15,24 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.agent.extensions.claude_forms import names_of
-from tui_agent.agent.extensions.files import ExtensionFolder, Source, contents, state
+from tui_agent.agent.extensions.files import (
+    AGENTS,
+    COMMANDS,
+    ExtensionFolder,
+    Source,
+    contents,
+    markdown_files,
+    signature,
+    skill_folders,
+    state,
+)
 from tui_agent.regex import regex
-from tui_agent.settings.brought import hooks_written, plugin_hook_files
+from tui_agent.settings.brought import hooks_in_front, hooks_written, plugin_hook_files
 from tui_agent.settings.servers import plain_json
 from tui_agent.text import error_text
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.rules import SHELL, Rule, catching_line
+from tui_agent.tools.notes.skills import find_skills, skills_signature
 
 Event: TypeAlias = Literal[
     "SessionStart",
@@ -94,8 +107,9 @@ _CALL_PYTHON: Final = (
     "said = getattr(importlib.import_module(module), name)(json.load(sys.stdin)); "
     "print(json.dumps(said) if said is not None else '')"
 )
-_PLACES: Final = regex(r"(\$\{CLAUDE_(?:PROJECT_DIR|PLUGIN_ROOT|PLUGIN_DATA)\})")
+_PLACES: Final = regex(r"(\$\{CLAUDE_(?:PROJECT_DIR|PLUGIN_ROOT|PLUGIN_DATA|SKILL_DIR)\})")
 """Variables that are filled in also in a program and arguments for which no shell is meant to be."""
+_OF_SKILL: Final = regex(r"\$(?:\{CLAUDE_(?:SKILL_DIR|PLUGIN_ROOT)\}|CLAUDE_(?:SKILL_DIR|PLUGIN_ROOT)\b)")
 OF_CALLS: Final = frozenset(("PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"))
 """Events about a call: on others a hook with a rule never runs."""
 _NAMES: Final = r"[\w|, -]*"
@@ -123,8 +137,9 @@ class Hook(msgspec.Struct, frozen=True):
     a subtask that `looks` at files first (or for `model`), an address to `post` to, or a server's tool to `use`.
 
     only_if: a rule such as ``Bash(git *)`` that the call has to match as well. waits: whether its answer is waited for.
-    root: the folder of the plugin it is from. goes_on: the turn does, when it refuses by a prompt. variables: what the
-    settings that it is from add to its environment.
+    root: the folder of the plugin it is from; skill: that of the skill. goes_on: the turn does, when it refuses by a
+    prompt. variables: what the settings that it is from add to its environment. once: it has run for good once it has
+    worked.
     """
 
     event: Event
@@ -144,6 +159,13 @@ class Hook(msgspec.Struct, frozen=True):
     post: PostAction | None = None
     use: ServerToolAction | None = None
     variables: tuple[tuple[str, str], ...] = ()
+    once: bool = False
+    skill: Path | None = None
+
+    @property
+    def line(self) -> str:
+        """Its command line, with its skill's folder filled in."""
+        return _OF_SKILL.sub(lambda _: str(self.skill), self.command) if self.skill is not None else self.command
 
     @property
     def does(self) -> str:
@@ -173,12 +195,41 @@ class Hook(msgspec.Struct, frozen=True):
         return any(re.search(self.matcher, subject) is not None for subject in subjects)
 
 
+Scope: TypeAlias = Literal["skill", "command", "agent"]
+"""What hooks in a front matter are bound to."""
+
+
+class ScopedHooks(NamedTuple):
+    """The hooks in the front matter of a file, which run only while what it describes is used: those of a skill or
+    command from its first use in a session on, those of an agent in its subtasks.
+    """
+
+    kind: Scope
+    name: str
+    file: Path
+    hooks: tuple[Hook, ...]
+
+    @property
+    def when(self) -> str:
+        """When they run, for people."""
+        return f"in subtasks of the agent {self.name}" if self.kind == "agent" else f"once {self.name} is used"
+
+
 class FoundHooks(NamedTuple):
-    """All hooks, those that never run here as ``EVENT, name``, and the problems of their files."""
+    """All hooks that always run, those that never run here as ``EVENT, name``, the problems of their files, and the
+    hooks that run while something is used.
+    """
 
     hooks: tuple[Hook, ...] = ()
     problems: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
+    scoped: tuple[ScopedHooks, ...] = ()
+
+    def every(self) -> Iterator[Hook]:
+        """All hooks that may run."""
+        yield from self.hooks
+        for each in self.scoped:
+            yield from each.hooks
 
 
 def files_of(root: ExtensionFolder) -> tuple[Path, ...]:
@@ -190,7 +241,11 @@ def files_of(root: ExtensionFolder) -> tuple[Path, ...]:
 
 def signature_of(extensions: Sequence[ExtensionFolder]) -> tuple[object, ...]:
     """A value that changes whenever one of the files does."""
-    return tuple(state(file) for root in extensions for file in files_of(root))
+    return (
+        *(state(file) for root in extensions for file in files_of(root)),
+        *signature(tuple(extensions), AGENTS, COMMANDS),
+        *skills_signature(each for root in extensions for each in skill_folders(root)),
+    )
 
 
 def read_hooks(extensions: Sequence[ExtensionFolder]) -> FoundHooks:
@@ -230,7 +285,43 @@ def read_hooks(extensions: Sequence[ExtensionFolder]) -> FoundHooks:
     set_up = (
         structs.replace(each, variables=tuple(variables.get(places[each], {}).items())) for each in hooks.values()
     )
-    return FoundHooks(tuple(set_up), tuple(problems), tuple(idle))
+    scoped = tuple(_scoped_in(extensions, problems, idle))
+    return FoundHooks(tuple(set_up), tuple(problems), tuple(idle), scoped)
+
+
+def _scoped_in(extensions: Sequence[ExtensionFolder], problems: list[str], idle: list[str]) -> Iterator[ScopedHooks]:
+    """The hooks in the front matter of skills, commands and agents. A plugin's agents have none, as in Claude Code."""
+    named: list[tuple[Scope, str, Path, ExtensionFolder]] = [
+        ("skill", f"{root.prefix}{skill.file.parent.name}", skill.file, root)
+        for root in extensions
+        for skill in find_skills(skill_folders(root))
+        if skill.hooks
+    ]
+    others: tuple[tuple[Scope, str], ...] = (("command", COMMANDS), ("agent", AGENTS))
+    for kind, subfolder in others:
+        named += [
+            (kind, each.name, each.file, each.root)
+            for each in markdown_files(tuple(extensions), subfolder)
+            if "hooks" in each.keys and each.root is not None and (kind, each.root.kind) != ("agent", "plugin")
+        ]
+    for kind, name, file, root in named:
+        try:
+            value = hooks_in_front(file)
+        except (OSError, ValueError) as error:
+            why = error_text(error, 200) if isinstance(error, OSError) else str(error)
+            problems.append(f"{file}: its hooks cannot be read: {why}")
+            continue
+        found: list[Hook] = []
+        for each in _hooks_in({"hooks": value}, root, file):
+            if isinstance(each, Hook):
+                place = file.parent if kind == "skill" else None
+                found.append(structs.replace(each, once=each.once and kind != "agent", skill=place))
+            elif each.startswith(_NOT_HERE):
+                idle.append(each.removeprefix(_NOT_HERE))
+            else:
+                problems.append(f"{file}: {each}")
+        if found:
+            yield ScopedHooks(kind, name, file, tuple(found))
 
 
 def _variables(given: object) -> dict[str, str]:
@@ -331,6 +422,7 @@ def _hook(event: Event, given: Mapping[str, object], matcher: str, root: Extensi
         model=model.strip() if isinstance(model, str) else "",
         post=post,
         use=use,
+        once=given.get("once") is True,
     )
 
 

@@ -7,7 +7,7 @@ If a hook fails, the user is told, with its name, and the session goes on withou
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, get_args
@@ -29,6 +29,7 @@ from tui_agent.regular import read_at_most
 from tui_agent.settings.brought import PLUGIN_DATA
 from tui_agent.text import clean, error_text
 from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.notes.skills import SKILL_FILE
 
 MAX_CONTEXT_CHARS: Final = 10_000
 """The most characters of a hook's answer that reach the model."""
@@ -73,7 +74,8 @@ class HookAnswer(msgspec.Struct, frozen=True):
 
     refused, asked, allowed: reasons to refuse, to ask the user or to go on without asking; empty: none. context: text
     for the model. arguments: a replacement for those of the call, as JSON text. ended: why the turn is to end.
-    worktree: the folder that a hook has made. watched: files to watch from now on; None: no change.
+    worktree: the folder that a hook has made. watched: files to watch from now on; None: no change. failed: it could
+    not be run or understood.
     """
 
     refused: str = ""
@@ -84,13 +86,17 @@ class HookAnswer(msgspec.Struct, frozen=True):
     ended: str = ""
     worktree: str = ""
     watched: tuple[str, ...] | None = None
+    failed: bool = False
 
 
 class Subtask(msgspec.Struct, frozen=True):
-    """The subtask whose hooks these are: its id, and the name of its agent or tool."""
+    """The subtask whose hooks these are: its id, and the name of its agent or tool. agent: that of the user's agent;
+    empty: it has none.
+    """
 
     id: str
     kind: str
+    agent: str = ""
 
 
 class SessionFacts(msgspec.Struct, frozen=True):
@@ -136,6 +142,10 @@ class Hooks:
         self._watching: asyncio.Task[None] | None = None
         self._watched: tuple[str, ...] = ()
         """The files to watch that hooks have named in their answers."""
+        self._used: list[Path] = []
+        """The files of skills and commands that have been used."""
+        self._done: set[Hook] = set()
+        """The hooks that run only once, and have."""
         self._emit: Emit = lambda _: None
         """Where the running or the last turn is told of."""
 
@@ -145,7 +155,15 @@ class Hooks:
             facts = structs.replace(facts, subtask=subtask, agent_transcript=transcript)
         hooks = Hooks(self._extensions, facts)
         hooks.ways, hooks._trusted = self.ways, self._trusted
+        hooks._used, hooks._done = [*self._used], self._done
         return hooks
+
+    def use(self, file: Path) -> None:
+        """From now on the hooks in the front matter of this file run, if it is that of a skill or command; a subtask's
+        use ends with it.
+        """
+        if file not in self._used and any(each.file == file for each in self._found.scoped if each.kind != "agent"):
+            self._used.append(file)
 
     def look(self) -> FoundHooks:
         """The present hooks. Reads files: call it in a thread."""
@@ -157,11 +175,32 @@ class Hooks:
     def _without_new(self, found: FoundHooks) -> FoundHooks:
         """What was found, without the hooks that the project has gained since the first time."""
         if self._trusted is None:
-            self._trusted = frozenset(hook for hook in found.hooks if hook.source == "project")
-        new = [hook for hook in found.hooks if hook.source == "project" and hook not in self._trusted]
+            self._trusted = frozenset(hook for hook in found.every() if hook.source == "project")
+        new = {hook: None for hook in found.every() if hook.source == "project" and hook not in self._trusted}
         why = "is new since the session was opened: /trust lets it run."
-        problems = (*found.problems, *(f"{hook.file}: {hook.name} {why}" for hook in new))
-        return found._replace(hooks=tuple(hook for hook in found.hooks if hook not in new), problems=problems)
+        return found._replace(
+            hooks=tuple(hook for hook in found.hooks if hook not in new),
+            problems=(*found.problems, *(f"{hook.file}: {hook.name} {why}" for hook in new)),
+            scoped=tuple(
+                each._replace(hooks=tuple(hook for hook in each.hooks if hook not in new)) for each in found.scoped
+            ),
+        )
+
+    def _present(self) -> Iterator[Hook]:
+        """The hooks that run now: those that always do, and those of what is used.
+
+        As in Claude Code, an agent's for the end of a turn are for the end of its subtask.
+        """
+        yield from self._found.hooks
+        agent = self._facts.subtask.agent if self._facts is not None and self._facts.subtask is not None else ""
+        for scoped in self._found.scoped:
+            if scoped.kind == "agent" and scoped.name == agent:
+                yield from (
+                    structs.replace(hook, event="SubagentStop") if hook.event == "Stop" else hook
+                    for hook in scoped.hooks
+                )
+            elif scoped.kind != "agent" and scoped.file in self._used:
+                yield from (hook for hook in scoped.hooks if hook not in self._done)
 
     async def begin_turn(self, emit: Emit) -> HookAnswer:
         """Reload changed files; at the first turn, run the hooks for the start of the session."""
@@ -213,7 +252,7 @@ class Hooks:
     def _files(self) -> dict[Path, tuple[object, ...]]:
         """The states of the files that hooks wait for. Reads them: call it in a thread."""
         facts = self._facts
-        matchers = [hook.matcher for hook in self._found.hooks if hook.event == "FileChanged"]
+        matchers = [hook.matcher for hook in self._present() if hook.event == "FileChanged"]
         if facts is None or not matchers:
             return {}
         names = [name.strip() for matcher in matchers for name in matcher.split("|") if name.strip()]
@@ -237,7 +276,7 @@ class Hooks:
 
     def notify(self, kind: str, message: str, emit: Emit) -> None:
         """Run the hooks for a notification, without waiting for them."""
-        if self._facts is not None and any(hook.event == "Notification" for hook in self._found.hooks):
+        if self._facts is not None and any(hook.event == "Notification" for hook in self._present()):
             fields = {"message": message, "title": "tui-agent", "notification_type": kind}
             self._run_unawaited(self.fire("Notification", fields, emit, (kind,)))
 
@@ -253,11 +292,16 @@ class Hooks:
             return HookAnswer()
         if self._state is None:
             await asyncio.to_thread(self.look)
-        wanted = [hook for hook in self._found.hooks if hook.wants(event, subjects, about)]
+        if event == "PostToolUse" and self._found.scoped and fields.get("native_tool_name") == "read_file":
+            await asyncio.to_thread(self._take_in_reading, fields.get("tool_input"))
+        wanted = [hook for hook in self._present() if hook.wants(event, subjects, about)]
         if not wanted:
             return HookAnswer()
         data = msgspec.json.encode(await self._payload(event, fields, facts, emit))
         answers = await asyncio.gather(*(self._answer(hook, data, facts, emit) for hook in wanted))
+        for hook, answer in zip(wanted, answers, strict=True):
+            if hook.once and not (answer.failed or answer.refused or answer.ended):
+                self._done.add(hook)
         return HookAnswer(
             refused=_joined(answer.refused for answer in answers),
             asked=_joined(answer.asked for answer in answers),
@@ -268,6 +312,12 @@ class Hooks:
             worktree=next((answer.worktree for answer in answers if answer.worktree), ""),
             watched=next((answer.watched for answer in answers if answer.watched is not None), None),
         )
+
+    def _take_in_reading(self, given: object) -> None:
+        """A model uses a skill by reading its file."""
+        file = given.get("file_path") if isinstance(given, dict) else None
+        if isinstance(file, str) and Path(file).name == SKILL_FILE:
+            self.use(Path(os.path.realpath(file)))
 
     async def _payload(
         self, event: Event, fields: Mapping[str, object], facts: SessionFacts, emit: Emit
@@ -338,7 +388,7 @@ async def _answer(
             return HookAnswer(refused=f"{hook.name}: {why}")
         hint = f"everything goes on without it; it is in {hook.file}"
         emit(events.Notice(level="warning", title=f"A hook failed: {hook.name}", text=why, hint=hint))
-        return HookAnswer()
+        return HookAnswer(failed=True)
 
     try:
         if hook.prompt:
@@ -444,6 +494,8 @@ async def _run(hook: Hook, data: bytes, facts: SessionFacts, late: "asyncio.Futu
             "TUI_AGENT_HOOK": str(place.files),
             "TUI_AGENT_PROJECT": str(facts.project),
             "CLAUDE_PROJECT_DIR": str(facts.project),
+            # Claude Code calls a skill's own folder by both names.
+            **({"CLAUDE_SKILL_DIR": str(hook.skill), "CLAUDE_PLUGIN_ROOT": str(hook.skill)} if hook.skill else {}),
             **(await asyncio.to_thread(_places_of, hook.root, facts.home) if hook.root is not None else {}),
             **({"CLAUDE_ENV_FILE": str(place.files / "variables.sh")} if hook.event == "SessionStart" else {}),
         }

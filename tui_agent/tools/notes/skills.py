@@ -43,7 +43,7 @@ class Skill(msgspec.Struct, frozen=True):
     """A skill. `file` is its ``SKILL.md``, with all links followed; `problem` says why it cannot be used, if so.
 
     text: what it says. hint, arguments: what is said of its arguments, and their names. offered: the model is told of
-    it. invocable: the user can call it. hooks: it has some, which are not run.
+    it. invocable: the user can call it. hooks: it has some.
     """
 
     name: str

@@ -1,0 +1,134 @@
+"""Nested values in front matter, as people write hooks there; what YAML says of each was tried with PyYAML."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui_agent.front_values import front_value
+
+HOOK = {"type": "command", "command": "./check.sh"}
+WRITTEN: dict[str, tuple[str, Any]] = {
+    "as documented": (
+        """
+  PreToolUse:
+    - matcher: "Bash|Edit"
+      hooks:
+        - type: command
+          command: "./check.sh"
+""",
+        {"PreToolUse": [{"matcher": "Bash|Edit", "hooks": [HOOK]}]},
+    ),
+    "lists as far left as their keys, comments, empty lines": (
+        """  # what it guards
+
+  Stop:   # at the end
+  - matcher: .*
+
+    hooks:
+    - {type: command, command: ./check.sh}   # in braces
+  PostToolUse: []
+""",
+        {"Stop": [{"matcher": ".*", "hooks": [HOOK]}], "PostToolUse": []},
+    ),
+    "quotes": (
+        r"""
+  a: ': x; H="${T:-y}/h"; [ -f "$H" ] || exit 0 # no comment'
+  b: "bash \"$CLAUDE_PROJECT_DIR\"/guard.sh\tx"
+  c: python3 "${CLAUDE_PROJECT_DIR:-.}/x.py" #comment
+  'd e': 'it''s'
+  "f": "two
+    lines"
+""",
+        {
+            "a": ': x; H="${T:-y}/h"; [ -f "$H" ] || exit 0 # no comment',
+            "b": 'bash "$CLAUDE_PROJECT_DIR"/guard.sh\tx',
+            "c": 'python3 "${CLAUDE_PROJECT_DIR:-.}/x.py"',
+            "d e": "it's",
+            "f": "two lines",
+        },
+    ),
+    "texts of several lines": (
+        """
+  literal: |
+    if [ ! -f x ]; then
+      echo "no: x" >&2
+
+    fi
+  stripped: >-
+    Check whether
+    it is done.
+
+    Return {"ok": true}
+  kept: |+
+    x
+
+  plain: echo a
+    b c
+""",
+        {
+            "literal": 'if [ ! -f x ]; then\n  echo "no: x" >&2\n\nfi\n',
+            "stripped": 'Check whether it is done.\nReturn {"ok": true}',
+            "kept": "x\n\n",
+            "plain": "echo a b c",
+        },
+    ),
+    "kinds": (
+        "\n  a: 10\n  b: 1.5\n  c: true\n  d: False\n  e: ~\n  f:\n  g: http://x/y#z\n  h: -5\n",
+        {"a": 10, "b": 1.5, "c": True, "d": False, "e": None, "f": None, "g": "http://x/y#z", "h": -5},
+    ),
+    "in one line": (
+        """ {Stop: [{hooks: [{type: command, "command": 'x, y', once: true,
+      timeout: 2}]}], "b c": null}
+""",
+        {"Stop": [{"hooks": [{"type": "command", "command": "x, y", "once": True, "timeout": 2}]}], "b c": None},
+    ),
+    "lists": (
+        "\n  -   x: 1\n      y: 2\n  -   - 1\n      - 2\n  - z\n  -\n    w: 1\n  -\n  - v\n",
+        [{"x": 1, "y": 2}, [1, 2], "z", {"w": 1}, None, "v"],
+    ),
+    "nothing": ("\n", None),
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_what_is_written_is_read(case: str, newline: str) -> None:
+    text, value = WRITTEN[case]
+    whole = f"\ufeff---\nname: x\nHooks:{text}model: opus\n---\nhooks:\n  Stop: 1\n"
+    assert front_value(whole.replace("\n", newline), "hooks") == value
+    assert front_value(whole, "matcher") is None
+
+
+@pytest.mark.parametrize("text", ["hooks:\n  Stop: 1\n", "---\nhooks:\n  Stop: 1\n", "", "---\n---\nhooks: 1\n"])
+def test_without_front_matter_there_is_nothing(text: str) -> None:
+    assert front_value(text, "hooks") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("\n\tStop: 1", "tabs"),
+        (" &a x", "not read here"),
+        ("\n  Stop: *a", "not read here"),
+        ("\n  Stop\n  x: 1", "not understood"),
+        ("\n    a: 1\n  b: 2\n   c: 3", "not understood"),
+        (" [a, b", "does not end"),
+        (" {a: [b}", "does not end"),
+        ('\n  a: "b', "does not end"),
+        (f" {'[' * 200}{']' * 200}", "not understood"),
+        ("".join(f"\n{'  ' * depth}a:" for depth in range(1, 200)), "too deep"),
+    ],
+)
+def test_what_cannot_be_read_is_said(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        front_value(f"---\nhooks:{text}\n---\n", "hooks")
+
+
+@given(st.text(alphabet=" \n-:|>\"'[]{},#&a1\\", max_size=60))
+def test_nothing_else_is_raised(text: str) -> None:
+    try:
+        front_value(f"---\nhooks:{text}\n---\n", "hooks")
+    except ValueError as error:
+        assert str(error)  # noqa: PT017
