@@ -161,6 +161,20 @@ async def test_a_projects_hooks_need_trust_and_new_ones_wait_for_it(tmp_path: Pa
     assert all("is new since the session was opened" in text for text in warned)
 
 
+async def test_what_a_plugin_in_the_project_gains_waits_for_trust(tmp_path: Path) -> None:
+    async with talking(tmp_path):
+        pass
+    plugin = tmp_path / "project/plugin"
+    written(plugin / "commands/first.md", notes(tmp_path, "PreToolUse"))
+    async with talking(tmp_path, {"session.plugins": ["plugin"]}, trusted=True) as session:
+        written(plugin / "commands/second.md", REFUSES)
+        for name in ("plugin:first", "plugin:second"):
+            await use(session, name)
+        await say(session, "list .")
+    assert "calc.py" in last(session)
+    assert ran(tmp_path) == ["PreToolUse "]
+
+
 def test_what_they_run_in_the_project_is_guarded(tmp_path: Path) -> None:
     project = tmp_path / "project"
     for name in ("tools/check.sh", "shared/careful/check.sh"):

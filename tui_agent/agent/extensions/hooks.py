@@ -174,9 +174,10 @@ class Hooks:
 
     def _without_new(self, found: FoundHooks) -> FoundHooks:
         """What was found, without the hooks that the project has gained since the first time."""
+        theirs = dict.fromkeys(filter(self._is_projects, found.every()))
         if self._trusted is None:
-            self._trusted = frozenset(hook for hook in found.every() if hook.source == "project")
-        new = {hook: None for hook in found.every() if hook.source == "project" and hook not in self._trusted}
+            self._trusted = frozenset(theirs)
+        new = [hook for hook in theirs if hook not in self._trusted]
         why = "is new since the session was opened: /trust lets it run."
         return found._replace(
             hooks=tuple(hook for hook in found.hooks if hook not in new),
@@ -185,6 +186,12 @@ class Hooks:
                 each._replace(hooks=tuple(hook for hook in each.hooks if hook not in new)) for each in found.scoped
             ),
         )
+
+    def _is_projects(self, hook: Hook) -> bool:
+        """Whether a hook is in a file of the project, also in a plugin there, where commands may write."""
+        project = self._facts.project if self._facts is not None else None
+        inside = hook.root is not None and project is not None and hook.root.resolve().is_relative_to(project.resolve())
+        return hook.source == "project" or inside
 
     def _present(self) -> Iterator[Hook]:
         """The hooks that run now: those that always do, and those of what is used.
