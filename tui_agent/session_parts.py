@@ -17,7 +17,7 @@ from tui_agent.agent.briefing.briefing import (
     system_prompt,
 )
 from tui_agent.agent.briefing.tool_servers import OfferedTools
-from tui_agent.agent.extensions.claude_rules import ClaudeRules, project_rules
+from tui_agent.agent.extensions.claude_rules import ClaudeRules, tightening_rules
 from tui_agent.agent.extensions.files import ExtensionFolder, skill_folders
 from tui_agent.agent.extensions.hook_files import read_hooks
 from tui_agent.agent.extensions.hooks import Hooks, SessionFacts
@@ -224,8 +224,9 @@ def searching_tools(
 
 
 def theirs_of(settings: Settings, arguments: Arguments) -> ClaudeRules:
-    """The rules of Claude Code in the project, which can only tighten, whether the project is trusted or not."""
-    return project_rules(arguments.project) if settings.session.other_folders else ClaudeRules()
+    """The user's and the project's rules of Claude Code that can only tighten, those of an untrusted project too."""
+    counts = settings.session.other_folders
+    return tightening_rules(arguments.project, arguments.user_home) if counts else ClaudeRules()
 
 
 def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> PermissionGate:

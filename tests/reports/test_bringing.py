@@ -64,7 +64,13 @@ def test_claude_codes_settings_come_over_and_what_cannot_is_named(user: Path) ->
         "edit_file(/etc/*)",
         "write_file(/etc/*)",
     )
-    assert settings.permissions.deny == ("run_command(rm *)", "read_file(.env)", "read_file(*.pem)")
+    assert settings.permissions.deny == (
+        "run_command(rm *)",
+        "read_file(.env)",
+        "grep(.env)",
+        "read_file(*.pem)",
+        "grep(*.pem)",
+    )
     left = told.partition("Not taken over:")[2]
     for name in (
         "Bash(npm run:*)",

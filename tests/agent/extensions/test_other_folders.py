@@ -7,7 +7,9 @@ import pytest
 
 from tests.agent.talking import say, talking
 from tui_agent.agent import events
+from tui_agent.agent.commands.table import run_command
 from tui_agent.agent.extensions.agents import own_agents
+from tui_agent.agent.extensions.claude_rules import rules_of
 from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.view import View
@@ -201,6 +203,64 @@ async def test_what_a_projects_claude_folder_refuses_is_refused(tmp_path: Path, 
     assert status == ["denied", "denied", "denied", "ok", "denied", "ok"]
     assert asked == ["write_file"]
     assert notices == [f"{claude / 'settings.json'}: permissions.deny: Bash(: it is not a rule"]
+
+
+async def test_what_the_users_claude_folder_refuses_is_refused(tmp_path: Path) -> None:
+    user = tmp_path / "user"
+    (user / ".claude").mkdir(parents=True)
+    rules = {
+        "allow": ["Bash(touch:*)"],
+        "deny": ["Read(.env)", "Bash(echo no:*)", "Read(/memory/**)", "Read(//)x"],
+        "ask": ["Edit(**/calc.py)"],
+    }
+    (user / ".claude/settings.json").write_text("// mine\n" + json.dumps({"permissions": rules}))
+    (user / ".claude/memory").mkdir()
+    for path in (tmp_path / "project/lib/.env", user / ".claude/memory/a", tmp_path / "project/calc.py"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("K")
+    asked: list[str] = []
+
+    async def no(question: PermissionQuestion) -> PermissionAnswer:
+        asked.append(question.tool)
+        return PermissionAnswer(allowed=False)
+
+    calls = 'read lib/.env, find K in lib/.env, run `echo no`, write "x" to made.txt, write "x" to calc.py'
+    async with talking(tmp_path, {"permissions.mode": "auto"}, user_home=user, ask=no) as session:
+        told = await say(session, calls)
+        notices = [notice.text for notice in session.notices if notice.title == "A rule does not count"]
+        listed = (await run_command(session.agent, "/permissions")).text
+    status = [event.status for event in told if isinstance(event, events.ToolFinished)]
+    assert status == ["denied", "denied", "denied", "ok", "denied"]
+    assert asked == ["write_file"]
+    assert notices == [f"{user / '.claude/settings.json'}: permissions.deny: Read(//)x: it is not a rule"]
+    assert "read_file(~/.claude/memory/*)" in listed
+    assert "touch" not in listed
+
+
+PATHS = {
+    "Read(.env)": [".env", "*/.env"],
+    "Read(./.env)": [".env"],
+    "Read(**/.env)": [".env", "*/.env"],
+    "Read(.env.*)": [".env.*", "*/.env.*"],
+    "Read(*.pem)": ["*.pem"],
+    "Read(secrets/**)": ["secrets/*"],
+    "Read(**/secrets/**)": ["secrets/*", "*/secrets/*"],
+    "Read(build/)": ["build/*", "*/build/*"],
+    "Read(build)": ["build", "build/*", "*/build", "*/build/*"],
+    "Read(src/**/*.key)": ["src/*.key", "src/*/*.key"],
+    "Read(//etc/shadow)": ["/etc/shadow", "/etc/shadow/*"],
+    "Read(~/.ssh/**)": ["~/.ssh/*"],
+    "Read(**)": ["*"],
+    "Read": [""],
+}
+
+
+@pytest.mark.parametrize("text", PATHS)
+def test_paths_are_refused_as_git_ignores_them(text: str) -> None:
+    rules = rules_of(text, "deny")
+    assert [rule.pattern for rule in rules if rule.tool == "read_file"] == PATHS[text]
+    assert {rule.pattern for rule in rules if rule.tool == "grep"} >= {*PATHS[text]}
+    assert {rule.tool for rule in rules_of(text, "allow")} == {"read_file"}
 
 
 async def test_the_rules_of_claude_code_can_be_turned_off(tmp_path: Path) -> None:

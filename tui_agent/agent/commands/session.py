@@ -104,8 +104,8 @@ async def permissions(agent: "Agent", argument: str) -> CommandReply:
         return refused("There is no such rule", "/permissions lists them by number.")
     rule = rules[number - 1]
     if not rule.remembered:
-        where = "`tui-agent config` says which file has it; take it out there."
-        return refused("That rule comes from the settings", where)
+        where = "`tui-agent config` says which file has it, if not .claude/settings.json, here or in your home."
+        return refused("That rule comes from the settings: take it out there", where)
     try:
         await asyncio.to_thread(agent.permissions.take_back, rule.text)
     except RememberedError as error:

@@ -1,4 +1,6 @@
-"""Permission rules of Claude Code and Gemini CLI in our form; of a project's `.claude/` those that refuse or ask."""
+"""Permission rules of Claude Code and Gemini CLI in our form; of `.claude/` in a project and in the user's home, those
+that refuse or ask.
+"""
 
 import json
 import re
@@ -28,23 +30,26 @@ class ClaudeRules(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-def project_rules(project: Path) -> ClaudeRules:
-    """The rules of a project's `.claude/` that refuse or ask. Those that allow something are not read.
+def tightening_rules(project: Path, user: Path | None) -> ClaudeRules:
+    """The rules that refuse or ask in the `.claude/` of a project and of the user, if their home is given. Those that
+    allow something are not read.
 
     Reads files, and raises nothing.
     """
     found: dict[str, list[str]] = {"ask": [], "deny": []}
     problems: list[str] = []
-    for path in (project / CLAUDE_FOLDER / name for name in _FILES):
-        for kind, text in _rules_in(path):
-            # A path from the root of the project begins with one slash.
-            text = re.sub(r"\(/(?!/)", "(", text)
+    # A path that begins with one slash is from the root of the project, or from the folder of the user's settings.
+    places = [(project / CLAUDE_FOLDER / name, "(./") for name in _FILES]
+    places += [(user / CLAUDE_FOLDER / _FILES[0], f"(~/{CLAUDE_FOLDER}/")] if user is not None else []
+    for path, root in places:
+        for kind, given in _rules_in(path):
+            text = re.sub(r"\(/(?!/)", root, given)
             try:
                 found[kind] += [rule.text for rule in rules_of(text, kind)]
             except NoSuchToolError:
                 continue
             except (RuleError, ValueError) as error:
-                problems.append(f"{path}: permissions.{kind}: {text[:200]}: {error}")
+                problems.append(f"{path}: permissions.{kind}: {given[:200]}: {error}")
     return ClaudeRules(
         tuple(dict.fromkeys(found["ask"])), tuple(dict.fromkeys(found["deny"])), tuple(dict.fromkeys(problems))
     )
@@ -74,10 +79,17 @@ def _rules(text: str, kind: str) -> list[Rule]:
     if tool.startswith("mcp__") and not pattern:
         return [Rule.read(tool if tool.count("__") > 1 else f"{tool}__*")]
     if tool in ("Edit", "Write", "MultiEdit", "write_file", "replace"):
-        return [Rule(each, _path(pattern)) for each in ("edit_file", "write_file")]
+        return [Rule(each, path) for path in _paths(pattern, kind) for each in ("edit_file", "write_file")]
     if (ours := OURS.get(tool.lower(), tool)) in ("read_file", "fetch_url", "web_search", "glob", "grep", "list_dir"):
-        domain = pattern.removeprefix("domain:")
-        return [Rule(ours, f"https://{domain}/*" if domain and ours == "fetch_url" else _path(pattern))]
+        if ours == "fetch_url":
+            domain = pattern.removeprefix("domain:")
+            return [Rule(ours, f"https://{domain}/*" if domain else "")]
+        paths = _paths(pattern, kind)
+        searched: list[str] = []
+        if ours == "read_file" and kind != "allow":
+            # What may not be read may not be searched either, as there; that names the folder itself.
+            searched = [*paths, *(path[:-2] for path in paths if path.endswith("/*"))]
+        return [*(Rule(ours, path) for path in paths), *(Rule("grep", path) for path in dict.fromkeys(searched))]
     if tool not in ("Bash", "run_shell_command", "ShellTool"):
         raise NoSuchToolError("there is no such tool here, or it never asks")
     if not pattern and kind == "allow":
@@ -93,9 +105,18 @@ def _rules(text: str, kind: str) -> list[Rule]:
     return [rule]
 
 
-def _path(pattern: str) -> str:
-    """A pattern for paths in our form, in which ``*`` matches any text. Raises ValueError."""
+def _paths(pattern: str, kind: str) -> list[str]:
+    """A pattern for paths, as git ignores them, in our form, in which ``*`` matches any text. Raises ValueError."""
     if pattern.startswith("/") and not pattern.startswith("//"):
         raise ValueError("it is relative to the folder of those settings")
-    pattern = pattern.removeprefix("./").removeprefix("/")
-    return re.sub(r"\*\*(?:/\*)?", "*", pattern.removeprefix("**/"))
+    # Without a slash before its end, a pattern counts in every folder.
+    floats = pattern.startswith("**/") or "/" not in pattern.removesuffix("/")
+    body = pattern.removeprefix("**/").removeprefix("./").removeprefix("/")
+    body = f"{body}*" if body.endswith("/") else body
+    found = [body] if "/**/" not in body else [body.replace("/**/", "/"), body.replace("/**/", "/*/")]
+    found = [re.sub(r"\*\*(?:/\*)?", "*", each) for each in found]
+    if kind != "allow" and (last := found[0].rpartition("/")[2]) and not re.search(r"[.*]", last):
+        found += [f"{each}/*" for each in found]  # it may be a folder
+    if floats and body and not body.startswith("*"):
+        found += [f"*/{each}" for each in found]
+    return list(dict.fromkeys(found))
