@@ -14,6 +14,7 @@ from tui_agent.headless.running import in_a_line
         ("in time", "", "Reached: in time", "**Reached:** in time"),
         ("", "go on", "Reached: go on", "**Reached:** go on"),
         ("in time", "go on", "Reached: in time; go on", "**Reached:** in time go on"),
+        ("two:\na: x\nb: y", "go on", "Reached: two:\na: x\nb: y\ngo on", "**Reached:** two:\na: x\nb: y\n\ngo on"),
     ],
 )
 def test_nothing_is_announced_that_does_not_follow(text: str, hint: str, line: str, remark: str) -> None:

@@ -149,8 +149,9 @@ def usage(tokens: int, window: int, cost_usd: float | None, stats: ContextStats 
 
 
 def remark(title: str, *texts: str) -> str:
-    """A message of the program, as a paragraph among the model's thoughts."""
-    return f"**{one_line(title)}** {' '.join(clean(text) for text in texts if text)}".rstrip() + "\n\n"
+    """A message of the program, as a paragraph among the model's thoughts; what follows a list is one of its own."""
+    between = "\n\n" if any("\n" in text for text in texts[:-1]) else " "
+    return f"**{one_line(title)}** {between.join(clean(text) for text in texts if text)}".rstrip() + "\n\n"
 
 
 def _remark(event: events.AgentEvent) -> str:

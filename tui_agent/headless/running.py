@@ -293,10 +293,12 @@ def _print(text: str) -> None:
 
 
 def in_a_line(notice: events.Notice) -> str:
-    """A notice as one sentence or two."""
+    """A notice as one sentence or two; what to do stands on a line of its own behind a list."""
     line = ": ".join(filter(None, (notice.title, notice.text or notice.hint)))
     if not notice.text or not notice.hint:
         return line
+    if "\n" in notice.text:
+        return f"{line}\n{notice.hint}"
     return f"{line}{';' if line[-1].isalnum() else ''} {notice.hint}"
 
 

@@ -85,12 +85,17 @@ def markdown_files(extensions: tuple[ExtensionFolder, ...], subfolder: str) -> t
 
     A file in a folder below is called ``folder:name``. Reads files: call it in a thread. Never raises.
     """
-    found: dict[str, MarkdownFile] = {}
+    found = {name: _read(name, path, root) for name, (path, root) in named_files(extensions, subfolder).items()}
+    return tuple(found[name] for name in sorted(found))
+
+
+def named_files(extensions: tuple[ExtensionFolder, ...], subfolder: str) -> dict[str, tuple[Path, ExtensionFolder]]:
+    """What `markdown_files` reads, by name: each file, with all links followed, and its folder of extensions. Cheap."""
+    found: dict[str, tuple[Path, ExtensionFolder]] = {}
     for root in extensions:
         for name, path in _files(root, subfolder):
-            name = f"{root.prefix}{name}"
-            found.setdefault(name, _read(name, path, root))
-    return tuple(found[name] for name in sorted(found))
+            found.setdefault(f"{root.prefix}{name}", (path, root))
+    return found
 
 
 def style_text(extensions: tuple[ExtensionFolder, ...], name: str) -> str:

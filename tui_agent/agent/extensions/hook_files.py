@@ -21,7 +21,7 @@ from tui_agent.agent.extensions.files import (
     ExtensionFolder,
     Source,
     contents,
-    markdown_files,
+    named_files,
     signature,
     skill_folders,
     state,
@@ -32,7 +32,8 @@ from tui_agent.settings.servers import plain_json
 from tui_agent.text import error_text
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.rules import SHELL, Rule, catching_line
-from tui_agent.tools.notes.skills import find_skills, skills_signature
+from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.notes.skills import skill_files, skills_signature
 
 Event: TypeAlias = Literal[
     "SessionStart",
@@ -292,21 +293,21 @@ def read_hooks(extensions: Sequence[ExtensionFolder]) -> FoundHooks:
 def _scoped_in(extensions: Sequence[ExtensionFolder], problems: list[str], idle: list[str]) -> Iterator[ScopedHooks]:
     """The hooks in the front matter of skills, commands and agents. A plugin's agents have none, as in Claude Code."""
     named: list[tuple[Scope, str, Path, ExtensionFolder]] = [
-        ("skill", f"{root.prefix}{skill.file.parent.name}", skill.file, root)
+        ("skill", f"{root.prefix}{file.parent.name}", file, root)
         for root in extensions
-        for skill in find_skills(skill_folders(root))
-        if skill.hooks
+        for file in skill_files(skill_folders(root))
     ]
     others: tuple[tuple[Scope, str], ...] = (("command", COMMANDS), ("agent", AGENTS))
     for kind, subfolder in others:
         named += [
-            (kind, each.name, each.file, each.root)
-            for each in markdown_files(tuple(extensions), subfolder)
-            if "hooks" in each.keys and each.root is not None and (kind, each.root.kind) != ("agent", "plugin")
+            (kind, shown(name, 64), file, root)
+            for name, (file, root) in named_files(tuple(extensions), subfolder).items()
+            if (kind, root.kind) != ("agent", "plugin")
         ]
     for kind, name, file, root in named:
         try:
-            value = hooks_in_front(file)
+            if (value := hooks_in_front(file)) is None:
+                continue
         except (OSError, ValueError) as error:
             why = error_text(error, 200) if isinstance(error, OSError) else str(error)
             problems.append(f"{file}: its hooks cannot be read: {why}")

@@ -43,7 +43,7 @@ class Skill(msgspec.Struct, frozen=True):
     """A skill. `file` is its ``SKILL.md``, with all links followed; `problem` says why it cannot be used, if so.
 
     text: what it says. hint, arguments: what is said of its arguments, and their names. offered: the model is told of
-    it. invocable: the user can call it. hooks: it has some.
+    it. invocable: the user can call it.
     """
 
     name: str
@@ -55,7 +55,6 @@ class Skill(msgspec.Struct, frozen=True):
     arguments: str = ""
     offered: bool = True
     invocable: bool = True
-    hooks: bool = False
 
 
 def find_skills(folders: Iterable[SkillFolder]) -> tuple[Skill, ...]:
@@ -86,9 +85,14 @@ def skill_roots(folders: Iterable[SkillFolder]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(roots))
 
 
+def skill_files(folders: Iterable[SkillFolder]) -> tuple[Path, ...]:
+    """The skills' files, with all links followed. Cheap: no file is read."""
+    return tuple(file for folder in folders for file in _files(folder))
+
+
 def skills_signature(folders: Iterable[SkillFolder]) -> tuple[tuple[object, ...], ...]:
     """A value that changes when a skill is added, removed or edited. Cheap: no file is read."""
-    return tuple(signature_of(file) for folder in folders for file in _files(folder))
+    return tuple(map(signature_of, skill_files(folders)))
 
 
 def signature_of(file: Path) -> tuple[object, ...]:
@@ -150,7 +154,6 @@ def _read(file: Path) -> Skill:
         arguments=keys.get("arguments", ""),
         offered=keys.get("disable-model-invocation", "").lower() != "true",
         invocable=keys.get("user-invocable", "").lower() != "false",
-        hooks="hooks" in keys,
     )
 
 
