@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 from msgspec import structs
@@ -62,9 +62,10 @@ from tui_agent.session_parts import (
     tools_of,
     workspace_of,
 )
-from tui_agent.settings import Settings
+from tui_agent.settings import PermissionMode, Settings
 from tui_agent.settings.brought import CONFIG, brought
 from tui_agent.settings.kept_keys import bring_keys
+from tui_agent.settings.trust import tightens
 from tui_agent.settings.writing import with_setting
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.kept_files import KeptFiles
@@ -100,6 +101,8 @@ from tui_agent.version import __version__
 RATIOS_FILE: Final = "token-ratios.json"
 PAUSES_FILE: Final = "pauses.json"
 WINDOW: Final = "context.context_window"
+MODE_KEY: Final = "permissions.mode"
+MODE_NOTE: Final = "permission_mode"
 WINDOW_NOTE: Final = "context_window"
 """The window that was set for a session at a start, among the facts about it."""
 
@@ -139,6 +142,17 @@ class Session(msgspec.Struct, eq=False):
     async def rename(self, title: str) -> None:
         """Change the session's title in the list. Raises `StorageError`."""
         await self.persistence.store.set_meta({TITLE: title})
+
+    async def note_mode(self) -> None:
+        """Keep the permission mode with the session, for `enter_stricter_mode`. Raises `StorageError`."""
+        if not self.persistence.store.read_only:
+            await self.persistence.store.set_meta({MODE_NOTE: self.agent.permissions.mode})
+
+    async def enter_stricter_mode(self) -> None:
+        """Enter the mode that was kept with the session, if it allows less than the present one."""
+        noted, gate = (await self.persistence.store.meta()).get(MODE_NOTE, ""), self.agent.permissions
+        stricter = (mode for mode in get_args(PermissionMode) if mode == noted)
+        gate.mode = next((mode for mode in stricter if tightens(MODE_KEY, gate.mode, mode)), gate.mode)
 
     async def close(self) -> None:
         """End what runs, write what is pending, close the files; a new session's folder is removed if nothing was said.

@@ -298,6 +298,24 @@ async def test_a_session_that_another_process_has_open_is_not_deleted(tmp_path: 
     assert not [*(program.home / "sessions").iterdir()]
 
 
+async def test_a_stricter_mode_stays_with_the_session(tmp_path: Path) -> None:
+    program = Program.in_folder(tmp_path, {"TUI_AGENT__MODEL__ID": "offline"})
+    folder, modes = str(program.project), []
+    async with editing(program, Editor()) as (connection, _):
+        one = (await connection.new_session(cwd=folder)).session_id
+        await connection.prompt(session_id=one, prompt=[text_block("list .")])
+        await connection.set_session_mode(session_id=one, mode_id="plan")
+    for mode in ("allow", "ask", "auto"):
+        async with editing(program, Editor()) as (connection, _):
+            loaded = await connection.load_session(session_id=one, cwd=folder)
+            assert loaded.modes is not None
+            modes.append(loaded.modes.current_mode_id)
+            await connection.prompt(session_id=one, prompt=[text_block('write "x" to made.txt')])
+            await connection.set_session_mode(session_id=one, mode_id=mode)
+    assert modes == ["plan", "auto", "ask"]
+    assert (program.project / "made.txt").exists()
+
+
 async def test_whatever_version_a_client_asks_for_the_one_that_is_spoken_is_answered(tmp_path: Path) -> None:
     program = Program.in_folder(tmp_path, {"TUI_AGENT__MODEL__ID": "offline"})
     versions = [0, 1, 2, 65_535, "2", "2024-11-05", "draft", None, 1.5, -1, 65_536]

@@ -130,6 +130,8 @@ class EditorConversation:
             buffers.session = session.id
         if able.terminal:
             made._terminals = Terminals(client, session.id, session.folder / RAW_FOLDER)
+        if session.resumed:
+            await session.enter_stricter_mode()
         session.agent.listen(made._tell_later)
         made._said = [*session.notices]
         if arguments.unattended and not settings.model.id and not session.resumed:
@@ -355,8 +357,7 @@ class EditorConversation:
         if mode is None:
             raise _wrong(f"There is no mode {one_line(name, 60)!r}.")
         self.agent.permissions.mode = mode
-        self._mode = mode
-        await self._send(update_current_mode(mode))
+        await self._tell_mode(always=True)
 
     async def set_option(self, option: str, value: str) -> list[SessionConfigOptionSelect]:
         """Choose a mode or a model; returns the options afterwards. Raises `RequestError`."""
@@ -399,11 +400,13 @@ class EditorConversation:
 
     # Telling
 
-    async def _tell_mode(self) -> None:
-        """Send the mode if it has changed."""
-        if self.agent.permissions.mode != self._mode:
+    async def _tell_mode(self, *, always: bool = False) -> None:
+        """Send the mode if it has changed, and keep it: a client may be a new process for each prompt."""
+        if always or self.agent.permissions.mode != self._mode:
             self._mode = self.agent.permissions.mode
             await self._send(update_current_mode(self.agent.permissions.mode))
+            with suppress(StorageError):  # it counts all the same
+                await self.session.note_mode()
 
     def _tell_later(self, event: events.AgentEvent) -> None:
         """Handle an event outside a turn: notices are held back until the next prompt."""
