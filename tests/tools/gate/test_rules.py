@@ -217,6 +217,18 @@ async def test_a_taken_back_rule_is_asked_again(workspace: Workspace, tmp_path: 
     assert RememberedRules(tmp_path / "p.json", workspace.root).rules == ()
 
 
+def test_a_rule_that_refuses_is_never_said_to_be_too_wide(workspace: Workspace) -> None:
+    texts = ["run_command(rm *)", "run_command(git push)", "run_command", "read_file(.env)"]
+    gate = PermissionGate("auto", workspace, allow=texts[:1], deny=texts)
+    assert [(rule.kind, rule.said) for rule in gate.rules()] == [
+        ("allow", "nothing: rm * is too wide"),
+        ("deny", "the command rm with any arguments"),
+        ("deny", "the command git push"),
+        ("deny", "every command"),
+        ("deny", "every read of .env"),
+    ]
+
+
 # In and outside a sandbox
 
 

@@ -119,8 +119,8 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
 class GrantedRule(msgspec.Struct, frozen=True):
     """A rule in force.
 
-    `said`: what it allows, in words. `remembered`: the user can take it back; otherwise it comes from the settings.
-    `for_session`: it is remembered until the session is closed.
+    `said`: what it allows, refuses or asks about, in words. `remembered`: the user can take it back; otherwise it comes
+    from the settings. `for_session`: it is remembered until the session is closed.
     """
 
     text: str
@@ -357,7 +357,11 @@ class PermissionGate:
             ("ask", self._ask),
             ("deny", self._deny),
         )
-        found += [GrantedRule(rule.text, kind, rule.said) for kind, rules in of_settings for rule in rules]
+        found += [
+            GrantedRule(rule.text, kind, rule.said if kind == "allow" else rule.limits)
+            for kind, rules in of_settings
+            for rule in rules
+        ]
         return tuple(found)
 
     def take_back(self, rule: str) -> None:

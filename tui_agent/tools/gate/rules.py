@@ -86,6 +86,11 @@ class Rule(msgspec.Struct, frozen=True):
         """What the rule allows, in words."""
         return _said(self)
 
+    @property
+    def limits(self) -> str:
+        """What the rule refuses or asks about, in words: unlike one that allows something, it is never too wide."""
+        return _limited(self)
+
     def names(self, tool: str) -> bool:
         """Whether the rule is about this tool."""
         return self.tool not in {OUTSIDE, UNRECORDED} and matches(self.tool, tool)
@@ -244,6 +249,13 @@ def _prefix(pattern: str) -> CommandPrefix | None:
 
 def _same(mine: Word, its: Word) -> bool:
     return mine.text == its.text and bool(mine.glob) == bool(its.glob)
+
+
+def _limited(rule: Rule) -> str:
+    if rule.tool != SHELL or not rule.pattern:
+        return _said(rule)
+    words, more = _forbidden(rule.pattern)
+    return f"the command {' '.join(words)}" + (" with any arguments" if more else "")
 
 
 _WRITES = {"edit_file": "edit", "write_file": "write", "read_file": "read", "list_dir": "list"}
