@@ -140,10 +140,11 @@ def user_message_of(message: RequestMessage, sees: bool) -> UserParts:
     texts = [valid_text(block.text) for block in message.blocks if isinstance(block, Text) and block.text.strip()]
     pictures: list[Image] = []
     for block in message.blocks:
-        pictures += [block] if isinstance(block, Image) else block.images if isinstance(block, ToolResult) else ()
-    if not sees:
-        texts += [UNSEEN] * len(pictures)
-        pictures = []
+        for image in [block] if isinstance(block, Image) else block.images if isinstance(block, ToolResult) else ():
+            if instead := unseen(image) if sees else UNSEEN:
+                texts.append(instead)
+            else:
+                pictures.append(image)
     return UserParts(results, "\n\n".join(texts) or (PICTURES if results and pictures else ""), pictures)
 
 

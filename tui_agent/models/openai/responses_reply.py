@@ -176,12 +176,13 @@ class ResponsesReply:
             block for index in sorted(self._items) if (block := self._closed(self._items[index])) is not None
         )
         reason: StopReason = "tool_calls" if any(isinstance(block, ToolCall) for block in blocks) else "end_turn"
-        if self._why == "max_output_tokens":
-            reason = "max_tokens"
-        elif self._why == "content_filter" or any(opened.refused for opened in self._items.values()):
-            reason = "refusal"
         items = [opened.item for opened in self._items.values()]
         parts = [part for item in items for part in item.content or ()]
+        refused = any(opened.refused for opened in self._items.values()) or any(part.refusal for part in parts)
+        if self._why == "max_output_tokens":
+            reason = "max_tokens"
+        elif self._why == "content_filter" or refused:
+            reason = "refusal"
         found = [source for part in parts for source in part.annotations or ()]
         actions = [item.action for item in items if item.type == _SEARCH and item.action is not None]
         found += [source for action in actions for source in action.sources or ()]

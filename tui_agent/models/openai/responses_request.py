@@ -130,7 +130,7 @@ def items_for(block: Block, role: str, call_id: Callable[[str], str], *, sees: b
             named = {"call_id": call_id(block.id), "name": short_name(block.name)}
             return [{"type": "function_call", **named, "arguments": arguments}]
         case ToolResult():
-            text = result_text(block) if block.text.strip() or not block.images else ""
+            text = result_text(block) if block.text.strip() or block.is_error or not block.images else ""
             output: str | list[Fields] = text
             if block.images:
                 output = [{"type": "input_text", "text": text}] if text else []
