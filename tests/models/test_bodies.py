@@ -66,7 +66,7 @@ def _talk(**signed: str) -> ModelRequest:
             "five\udfff",
         ),
         assistant("six", ToolCall("c5", "grep", "{}")),
-        user(ToolResult("c5", "seven"), ODD),
+        user(ToolResult("c5", "seven"), ODD, ToolResult("c9", "of no call")),
         assistant(Reasoning("eight", opaque)),
         assistant("nine", Reasoning("unfinished", opaque)),
         user("ten"),
@@ -105,7 +105,7 @@ def _anthropic() -> Iterator[tuple[str, bytes]]:
         ("effort", short, replace(plain, effort="max")),
         ("cloud", short, replace(plain, version="v1")),
         ("cloud with betas", short, replace(plain, version="v1", betas_inside=True)),
-        ("cloud, no betas", replace(short, messages=()), replace(plain, thinking="off", version="v1", betas_inside=True)),
+        ("nothing", replace(short, messages=()), replace(plain, thinking="off", version="v1", betas_inside=True)),
         *(
             (f"without {feature}", short, replace(plain, without=frozenset({feature})))
             for feature in ("betas", "binding", "display", "caching")

@@ -13,8 +13,16 @@ from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolDefinition
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import Prices
 from tui_agent.models.anthropic.reply import AnthropicReply
-from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError, RateLimited, Unavailable
-from tui_agent.models.call_repair import MAX_SEARCHED, fit, read_object, repaired
+from tui_agent.models.base import (
+    AuthFailed,
+    Completed,
+    InvalidRequest,
+    ModelError,
+    RateLimited,
+    StopReason,
+    Unavailable,
+)
+from tui_agent.models.call_repair import MAX_SEARCHED, fit, read_object, repaired, repaired_answer
 from tui_agent.models.catalogue import Catalogue
 from tui_agent.models.errors import SHORTEST_KEY, TEXT_LIMIT, ErrorReply, failure, plain, redact, too_long
 from tui_agent.models.learned import Learned
@@ -96,6 +104,7 @@ def test_what_a_provider_says_is_cut_at_its_limit_and_text_alone_is_shown(monkey
 )
 def test_an_overflow_says_what_it_knows(tokens: int, limit: int, said: str) -> None:
     assert said in too_long("m", tokens, limit).message
+    assert (too_long("m").tokens, too_long("m").limit) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -317,6 +326,19 @@ def test_only_a_name_with_arguments_is_a_call(written: dict[str, object], is_cal
         assert [getattr(block, "arguments", "") for block in blocks] == (['{"a":1}'] if is_call else [""])
 
 
+@pytest.mark.parametrize(
+    ("in_text", "ended", "found"),
+    [(True, "end_turn", True), (True, "max_tokens", False), (False, "end_turn", False), (False, "refusal", False)],
+)
+def test_only_where_calls_are_text_and_the_answer_ended_are_they_looked_for(
+    in_text: bool, ended: StopReason, found: bool
+) -> None:
+    completed = Completed((Text('{"name": "grep", "arguments": {}}'),), Usage(), ended)
+    repaired = repaired_answer(completed, [ToolDefinition("grep", "", '{"type":"object"}')], in_text=in_text)
+    assert isinstance(repaired.blocks[0], ToolCall) == found
+    assert repaired.stop_reason == ("tool_calls" if found else ended)
+
+
 def test_the_newest_of_what_was_learned_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path))
     learned = Learned("learned.json", most=2)
@@ -338,10 +360,13 @@ def test_a_request_that_goes_on_is_known_by_what_was_counted() -> None:
     assert last.known(request(first), 10) == KnownSize(0, 10)
     last.take(request(first, one_off=True), 10, 5)
     assert last.known(request(first), 10) == KnownSize(0, 10)
+    last.take(request(first, second), 10, 5)
+    assert last.known(request(first), 10) == KnownSize(0, 10)  # has fewer messages
     last.take(request(first), 10, 5)
     assert last.known(request(first), 10) == KnownSize(5, 0)
     assert last.known(request(first, second), 14) == KnownSize(5, 4)
     assert last.known(request(first), 9) == KnownSize(0, 9)  # shorter than what was counted
+    assert last.known(request(), 10) == KnownSize(0, 10)
     assert last.known(request(user("a")), 10) == KnownSize(0, 10)  # another message, though it says the same
     assert last.known(request(first, system="Other."), 10) == KnownSize(0, 10)
 

@@ -14,6 +14,7 @@ from tui_agent.models.anthropic.claude import (
     binds_reasoning,
     cache_minimum_of,
     defers_tools,
+    most_pictures,
     parse_id,
     signs_summaries,
     thinking_of,
@@ -127,9 +128,40 @@ def test_tiers(model: str, tier: str) -> None:
 def test_what_a_claude_id_tells(model: str, bound: bool, thinking: str) -> None:
     assert binds_reasoning(model) is bound
     assert thinking_of(model) == thinking
-    assert cache_minimum_of(model) in (512, 1024, 2048, 4096)
     assert defers_tools(model) is (thinking == "adaptive" or "4-5" in model)
     assert signs_summaries(model) is (thinking == "adaptive" and parse_id(model).version > (0, 0))
+
+
+def test_the_smallest_prefix_that_each_claude_caches() -> None:
+    lines = ("opus", "sonnet", "haiku", "fable")
+    versions = ("5-5", "5", "4-8", "4-7", "4-6", "4-5", "4-20250514")
+    found = {
+        f"{line}-{version}": cache_minimum_of(f"claude-{line}-{version}") for line in lines for version in versions
+    }
+    assert {name: size for name, size in found.items() if size != 1_024} == {
+        "opus-5-5": 512,
+        "haiku-5-5": 2_048,
+        **{f"opus-{version}": 4_096 for version in ("4-8", "4-7", "4-6", "4-5")},
+        "sonnet-4-6": 2_048,
+        "haiku-4-5": 4_096,
+    }
+    assert [cache_minimum_of(f"claude-{old}-haiku-latest") for old in ("3-5", "3")] == [2_048, 2_048]
+    assert [most_pictures(window) for window in (0, 200_000, 200_001)] == [100, 100, 600]
+
+
+@pytest.mark.parametrize(
+    ("model", "dollars"),
+    [
+        ("claude-opus-5-5", 0.01),
+        ("gemini-3.8-flash", 0.014),
+        ("gemini-2.5-pro", 0.035),
+        ("gemini:gemma-3", None),
+        ("openai:gpt-6.1-sol", 0.01),
+        ("deepseek:deepseek-v4-pro", None),
+    ],
+)
+def test_what_a_search_of_the_provider_costs(model: str, dollars: float | None) -> None:
+    assert CATALOGUE.quick_profile(model).search_usd == dollars
 
 
 def test_windows_and_prices_of_the_catalogue() -> None:

@@ -14,6 +14,9 @@ from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.headless.standard_input import with_data
 from tui_agent.models.base import Completed, ContextOverflow, ReasoningDelta, StreamEvent, TextDelta
 from tui_agent.models.offline.adapter import OfflineModel, tokens_in
+from tui_agent.models.offline.answers import ABOUT, Done, answer, plan_text
+from tui_agent.models.offline.commands import OfflineCommand
+from tui_agent.models.offline.summaries import left_to_do, summarise
 
 NAMES = [
     *("read_file", "write_file", "edit_file", "list_dir", "glob", "grep", "run_command", "fetch_url", "recall"),
@@ -458,3 +461,126 @@ def test_any_text_gets_an_answer(text: str) -> None:
     for name, arguments in calls_of(reply.blocks):
         assert name in NAMES
         assert all(value != "" or key in {"content", "new", "old"} for key, value in arguments.items()), arguments
+
+
+LINES = [f"line {number}" for number in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("verb", "result", "said"),
+    [
+        (
+            "read",
+            "1\ta\n2→b\n3| c\n4: d\n[lines 1-4]",
+            "`it`: 4 lines, 8 characters on this page.\n\n```\na\nb\n c\nd\n```",
+        ),
+        ("read", "\n".join(LINES[:8]), "`it`: 8 lines, 55 characters on this page.\n\n```\n{8}\n```"),
+        ("read", "\n".join(LINES), "`it`: 9 lines, 62 characters on this page.\n\n```\n{8}\n… 1 more\n```"),
+        ("read", "x" * 160, f"`it`: 1 line, 160 characters on this page.\n\n```\n{'x' * 160}\n```"),
+        ("read", "x" * 161, f"`it`: 1 line, 161 characters on this page.\n\n```\n{'x' * 160}…\n```"),
+        ("summarise", "# It\nIs. Was.", "`it`, in its own words:\n\n- **It**\n- Is."),
+        ("list", "a/\n\nb", "`it` holds 2 entries:\n\n```\na/\nb\n```"),
+        ("glob", "a.py\n[cut]", "1 file for `it`:\n\n```\na.py\n```"),
+        ("glob", "[no files match]", "0 files for `it`."),
+        ("grep", "a.py\n1: x\n 22: y", "2 lines for `it`:\n\n```\na.py\n1: x\n 22: y\n```"),
+        ("grep", "a.py:1: x", "1 line for `it`:\n\n```\na.py:1: x\n```"),
+        ("grep", "", "0 lines for `it`."),
+        ("run", "\n".join([*LINES, "[exit code 1, 2 s]"]), "`it`: **exit code 1**.\n\n```\n{-8}\n```"),
+        ("run", "a\nExit code: 3", "`it`: **Exit code: 3**.\n\n```\na\nExit code: 3\n```"),
+        ("run", "[ended by signal 9]", "`it`: **ended by signal 9**. It printed nothing."),
+        ("run", "[timed out after 3 s]", "`it`: **timed out after 3 s**. It printed nothing."),
+        ("run", "a", "`it`: **done**.\n\n```\na\n```"),
+        ("run", "!a", "`it`: **failed**.\n\n```\na\n```"),
+        ("write", "\n Wrote it.\nMore.", "`it`: Wrote it."),
+        ("write", "", "`it`: (no text)"),
+        ("write", "w" * 301, f"`it`: {'w' * 300}"),
+        ("recall", "a\n\nb", "`it`:\n\n```\na\nb\n```"),
+        ("recall", "[cleared] x", "Recalling `it` is done; its result has left the view."),
+        ("fetch", "!No. Do this", "Fetching `it` **failed**: No."),
+        ("fetch", "!The user declined it.", "Fetching `it` was not done: you said no."),
+        ("think", None, "About `it` I can only think with the tools: name a file to read."),
+        ("help", None, ABOUT),
+    ],
+)
+def test_what_is_said_of_a_result(verb: str, result: str | None, said: str) -> None:
+    is_error = (result or "").startswith("!")
+    given = ToolResult("c", (result or "").removeprefix("!"), is_error) if result is not None else None
+    for places, lines in (("{8}", LINES[:8]), ("{-8}", LINES[-8:])):
+        said = said.replace(places, "\n".join(lines))
+    assert answer([Done(OfflineCommand(verb, "it"), given)]) == said
+
+
+def test_several_results_are_numbered_and_what_is_odd_is_quoted() -> None:
+    done = [Done(OfflineCommand("read", "a`b", missing="why")), Done(OfflineCommand("think", "x" * 161))]
+    assert answer(done) == (
+        f"1. I could not read `` a`b ``: why.\n\n2. About `{'x' * 160}…` I can only think with the tools: "
+        "name a file to read."
+    )
+    assert answer(done[:1]) == "I could not read `` a`b ``: why."
+    assert answer([]) == ABOUT
+    assert plan_text([each.command for each in done[:1]] * 2) == "Reading `` a`b `` · Reading `` a`b ``."
+    fenced = answer([Done(OfflineCommand("recall", "it"), ToolResult("c", "````"))])
+    assert fenced == "`it`:\n\n`````\n````\n`````"
+
+
+def test_each_section_of_a_summary_has_its_own_extracts() -> None:
+    def ran(name: str, arguments: str, text: str, *, is_error: bool = False) -> list[RequestMessage]:
+        call = ToolCall(name + arguments, name, arguments)
+        return [
+            RequestMessage("assistant", (call,)),
+            RequestMessage("user", (ToolResult(call.id, text, is_error),)),
+        ]
+
+    messages = [
+        said("[Previous conversation summary] of old.py"),
+        said("Fix  src/a.py\nnow"),
+        *ran("read_file", '{"path":"src/a.py"}', "one\ntwo"),
+        *ran("grep", '{"pattern":"x","path":"."}', " \n"),
+        *ran("edit_file", '{"path":"b.py"}', "Done."),
+        *ran(
+            "run_command", '{"command":"make"}', "w\nx\ny\nE ValueError: 1\nz FAILED\nerror: 3\nerror: 4", is_error=True
+        ),
+        *ran("odd", '{"path":5}', "y" * 301),
+        RequestMessage("user", (ToolResult("nobody", "lost"),)),
+        *(RequestMessage("assistant", (Text(f"answer {number}"),)) for number in range(4)),
+    ]
+    sections = ("Files & changes", "Technical decisions", "Approach", "Next steps", "Where we are", "Task")
+    left = [OfflineCommand("run", "ls", "run_command", '{"command":"ls"}')]
+    assert summarise(sections, messages, left).split("\n\n# ") == [
+        "# Files & changes\n\n- changed: b.py\n- seen: old.py\n- seen: src/a.py",
+        (
+            "Technical decisions\n\n- `make` failed: z FAILED / error: 3 / error: 4\n- E ValueError: 1\n- z FAILED\n"
+            "- error: 3"
+        ),
+        "Approach\n\n- read_file src/a.py\n- grep .\n- edit_file b.py\n- run_command make\n- odd",
+        'Next steps\n\n- a tool gave: lost\n- continue: run_command {"command":"ls"}',
+        "Where we are\n\n- The answer was: answer 1\n- The answer was: answer 2\n- The answer was: answer 3",
+        "Task\n\n- The user asked: Fix src/a.py now\n- The answer was: answer 3",
+    ]
+    assert summarise(("Next steps", "Where we are"), messages[:-6], []).split("\n\n# ") == [
+        "# Next steps\n\n- run_command failed: w\n- Nothing is left of the last request; wait for the user's next one.",
+        "Where we are\n\n- run_command failed: w",
+    ]
+    assert f"odd gave: {'y' * 290}…" in summarise(["Next steps"], messages[:-5], [])
+    many = [said(f"say {number}") for number in range(13)]
+    assert summarise(["Task"], [*many, many[0]], []).count("asked") == 12
+    assert summarise(["Task"], [], []) == "# Task\n\n- (nothing)"
+    lines = ('grep {"pattern":"x","path":"."}', "odd {}", 'read_file {"path":"a"}')
+    assert left_to_do("".join(f"- continue: {line}\n" for line in lines)) == (
+        (OfflineCommand("grep", "x", "grep", '{"pattern":"x","path":"."}'),),
+        (OfflineCommand("read", "a", "read_file", '{"path":"a"}'),),
+    )  # fmt: skip
+
+
+async def test_the_demonstration_s_model_reads_from_its_cache_what_was_said_before() -> None:
+    asked = request_of(said("one " * 50), said("two"))
+    model = OfflineModel(delay_s=0, priced=True)
+    uses = []
+    for request in (asked, asked, request_of(*asked.messages, said("three")), request_of(said("other"))):
+        last = [event async for event in model.stream(request)][-1]
+        assert isinstance(last, Completed)
+        uses.append((last.usage.cache_read_tokens, last.usage.cache_write_tokens))
+    whole, head = tokens_in(asked), tokens_in(request_of())
+    longer = tokens_in(request_of(*asked.messages, said("three")))
+    assert uses[0] == (tokens_in(request_of(asked.messages[0])), whole - tokens_in(request_of(asked.messages[0])))
+    assert uses[1:] == [(whole, 0), (whole, longer - whole), (head, tokens_in(request_of(said("other"))) - head)]

@@ -362,6 +362,11 @@ def test_another_address_in_openai_s_place(monkeypatch: pytest.MonkeyPatch) -> N
         ("gpt-4.1", False),
         ("gpt-5-chat-latest", False),
         ("qwen3", False),
+        ("openai/gpt-10.2-x", True),
+        ("gpt-x", False),
+        ("o", False),
+        ("o3x", False),
+        ("p3", False),
     ],
 )
 def test_which_models_reason(model: str, does: bool) -> None:

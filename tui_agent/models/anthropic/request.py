@@ -269,7 +269,7 @@ def _unmarked(fields: Fields) -> Fields:
 
 def _marked(request: ModelRequest) -> frozenset[int]:
     """The messages to put breakpoints on: the newest one, and as many of the last edges as the limit allows."""
-    if request.one_off or not request.messages:
+    if not request.messages:
         return frozenset()
     newest = len(request.messages) - 1
     room = CACHE_MARKS - 1 - bool(request.system.strip() or request.tools)

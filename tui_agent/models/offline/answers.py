@@ -137,7 +137,7 @@ def summary_of(text: str, most: int = 8) -> str:
         if heading:
             picked.append(f"**{heading[1]}**")
         elif _DEFINITION.match(line):
-            picked.append(_code(line[:_SHOWN_WIDTH]))
+            picked.append(_code(line))
         elif fresh and re.match(r"[\"'\w*`(]", line):
             picked.append(re.split(r"(?<=[.!?])\s", line)[0][:_SHOWN_WIDTH])
         fresh = bool(heading) or not line
@@ -146,7 +146,7 @@ def summary_of(text: str, most: int = 8) -> str:
 
 
 def _fence(lines: Sequence[str]) -> str:
-    shown = [line if len(line) <= _SHOWN_WIDTH else f"{line[:_SHOWN_WIDTH]}…" for line in lines[:_SHOWN_LINES]]
+    shown = [_cut(line) for line in lines[:_SHOWN_LINES]]
     if len(lines) > _SHOWN_LINES:
         shown.append(f"… {len(lines) - _SHOWN_LINES} more")
     fence = "```"
@@ -156,9 +156,12 @@ def _fence(lines: Sequence[str]) -> str:
 
 
 def _code(text: str) -> str:
-    flat = " ".join(text.split())
-    flat = flat if len(flat) <= _SHOWN_WIDTH else f"{flat[:_SHOWN_WIDTH]}…"
+    flat = _cut(" ".join(text.split()))
     return f"`` {flat} ``" if "`" in flat else f"`{flat}`"
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _SHOWN_WIDTH else f"{line[:_SHOWN_WIDTH]}…"
 
 
 def _first_line(text: str) -> str:
