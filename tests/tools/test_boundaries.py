@@ -1,5 +1,6 @@
 """Limits of the tools, each at its value and one beyond: where something is cut, refused or left uncounted."""
 
+import os
 from io import BytesIO
 from pathlib import Path
 
@@ -35,7 +36,9 @@ from tui_agent.tools.notes.memory import Notes
 from tui_agent.tools.recall import Recall
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.shell.emulation import Emulation
-from tui_agent.tools.shell.output import RawStream
+from tui_agent.tools.shell.output import RawStream, what_still_runs
+from tui_agent.tools.shell.processes import Ended
+from tui_agent.tools.shell.run_command import shell
 from tui_agent.tools.tasks import Todo
 from tui_agent.tools.threads import Cancellation
 from tui_agent.tools.web.addresses import read_address, redirected, same_site
@@ -583,6 +586,7 @@ def test_what_a_file_contains(head: bytes, media: str) -> None:
         ("日本\x1b[1;2Hx", " x本"),
         ("日本\x1b[1;3Hx", "日x"),
         ("e\u0301", "é"),
+        ("xか\u3099", "xが"),
         ("\u0301a", "a"),
         ("a\n\nb\x1b[1;1H", "a\n\nb"),
     ],
@@ -600,6 +604,35 @@ def test_the_end_of_stored_output_is_cut_by_bytes_and_lines(tmp_path: Path) -> N
     raw.write(b"one\ntwo\nthree\n")
     assert [raw.tail(most, 2) for most in (100, 7)] == ["two\nthree", "\nthree"]
     raw.close()
+
+
+def test_ten_processes_that_still_run_are_named() -> None:
+    said = what_still_runs(Ended(0, tuple(range(11)), left_open=True), 7)
+    assert (
+        "running and can no longer write to its output: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9; stop_command(process=7)" in said
+    )
+    assert "still running: 5; " in what_still_runs(Ended(0, (5,)), 7)
+
+
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [
+        (("/bin/bash", "/bin/sh"), "/bin/bash"),
+        (("/usr/bin/bash",), "/usr/bin/bash"),
+        (("/bin/sh",), "/bin/sh"),
+        ((), ""),
+    ],
+)
+def test_commands_run_in_bash_or_else_in_what_shell_there_is(
+    there: tuple[str, ...], found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(os, "access", lambda path, mode: path in there)
+    if found:
+        assert shell() == found
+    else:
+        with pytest.raises(ToolFailure, match="no shell"):
+            shell()
 
 
 def test_a_cell_holds_sixteen_characters() -> None:

@@ -384,10 +384,18 @@ async def test_a_password_goes_to_its_own_origin_and_into_no_text(tmp_path: Path
 @pytest.mark.parametrize(
     ("status", "words"),
     [
+        ("400 Bad Request", "refused it: check the address"),
+        ("402 Payment Required", "wants to be paid"),
         ("404 Not Found", "404 Not Found. There is no such page"),
+        ("405 Method Not Allowed", "cannot be read with GET"),
+        ("410 Gone", "gone for good"),
+        ("451 Unavailable", "legal reasons"),
+        ("499 Odd", "refused it: check the address"),
+        ("500 Internal", "trouble of its own"),
+        ("599 ", "599 an error"),
         ("403 Forbidden", "turns away automatic readers"),
         ("401 Unauthorized", "wants a login"),
-        ("429 Too Many Requests", "asks to wait: 17 seconds"),
+        ("429 Too Many Requests", "Too many requests"),
         ("503 Service Unavailable", "trouble of its own"),
         ("418 ", "418 I'm a Teapot"),
     ],
@@ -397,6 +405,7 @@ async def test_an_error_of_the_server_is_said_with_what_to_do(tmp_path: Path, st
     async with server({"/": page}) as served:
         text = await failing(tmp_path, served.url)
     assert words in text
+    assert "asks to wait: 17 seconds." in text
     assert "The server says:\n# Oh" in text
     assert len(text) < 1_500
 

@@ -96,7 +96,6 @@ class Terminal:
     def clear(self) -> None:
         """Begin with an empty screen; an unfinished sequence is kept."""
         self._text, self._emulation, self._unread, self.work = _Kept(self._limit), None, None, 0
-        self.dropped_bytes = self.dropped_lines = 0
 
     def tail(self, lines: int) -> str:
         """The last `lines` lines as shown now. Cheap."""
