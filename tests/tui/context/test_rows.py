@@ -22,7 +22,7 @@ from tui_agent.conversation.fold import MeasuredCall
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.sizes import Category, TextSize
 from tui_agent.conversation.states import ItemState
-from tui_agent.tui.context.drawing import Bar, bar_line, before_after_line, course_lines, ticks_line
+from tui_agent.tui.context.drawing import Bar, before_after_line, course_lines, ticks_line
 from tui_agent.tui.context.previews import preview_rows, switch_rows
 from tui_agent.tui.context.rows import ItemKey, StepKey, WordsKey, panel_rows, short_age
 from tui_agent.tui.dialogs.row_list import ListRow
@@ -181,21 +181,6 @@ def test_the_panel_of_an_ascii_terminal_is_ascii() -> None:
     assert "".join(line for line in texts(rows, 100, ASCII) if "\u6f22" not in line and "evil" not in line).isascii()
 
 
-def test_the_bar_is_as_long_as_the_window_and_each_category_as_its_share() -> None:
-    bar = Bar(categories={"system": 250, "results": 250}, tokens=500, window=1_000, reserve=100)
-    line = bar_line(bar, 102, look(ASCII)).text
-    assert line[2:] == "S" * 25 + "R" * 25 + "." * 40 + "=" * 10
-
-
-def test_ticks_stand_where_the_layers_start() -> None:
-    marks = (
-        Threshold(layer="clear", tokens=600),
-        Threshold(layer="compact", tokens=850, warning="rests"),
-    )
-    bar = Bar(categories={"user": 100}, tokens=100, window=1_000, marks=marks)
-    assert ticks_line(bar, 102, look(ASCII)).text[2:].rstrip() == " " * 60 + "^ clearing"
-
-
 def test_marks_that_are_close_keep_their_names_apart() -> None:
     marks = (
         Threshold(layer="clear", tokens=600),
@@ -209,34 +194,6 @@ def test_marks_that_are_close_keep_their_names_apart() -> None:
         line = ticks_line(bar, width, look(ASCII)).text
         assert len(line) <= width
         assert line.count("^") == 3 or width < 40
-
-
-def test_marks_at_one_place_share_a_tick() -> None:
-    marks = (
-        Threshold(layer="compact", tokens=500),
-        Threshold(layer="limit", tokens=505),
-    )
-    bar = Bar(categories={"user": 100}, tokens=100, window=1_000, marks=marks)
-    assert ticks_line(bar, 82, look(ASCII)).text[2:].rstrip() == " " * 40 + "^ summary, full"
-
-
-def test_a_mark_at_the_very_end_stays_in_the_line() -> None:
-    marks = (Threshold(layer="limit", tokens=1_000),)
-    bar = Bar(categories={"user": 100}, tokens=100, window=1_000, marks=marks)
-    assert ticks_line(bar, 82, look(ASCII)).text[2:] == " " * 74 + "full ^"
-
-
-def test_a_request_larger_than_the_window_fills_the_bar() -> None:
-    bar = Bar(categories={"user": 2_000}, tokens=2_000, window=1_000, reserve=100)
-    assert bar_line(bar, 22, look(ASCII)).text[2:] == "u" * 20
-
-
-def test_the_course_shows_the_newest_calls_and_marks_edits() -> None:
-    points = [(number, int(number == 99)) for number in range(1, 101)]
-    sizes, edits = course_lines(points, 12, look(ASCII))
-    assert len(sizes.text) == 12
-    assert sizes.text[-1] == "@"
-    assert edits.text == "  " + " " * 8 + "^"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import structs
+from rich.cells import cell_len
 from rich.style import Style
 
 from tests.tui.cards.test_subtasks import PROGRESS
@@ -219,10 +220,32 @@ def _context() -> Iterator[str]:
         model="m", mode="plan", tokens=69_999, window=100_000, jobs=1, problems=2, cache_share=0.849, ticks=ticks
     )
     wait = structs.replace(FULL, activity="until the limit resets", until=1_000.0, turn_cost_usd=0.02, summarising=True)
-    for status in (FULL, local, idle, wait, structs.replace(idle, tokens=90_000, unconfined=True, confined=True)):
-        for width in (20, 45, 80, 130):
-            line = status_line(status, width, UNICODE, GaugeMarks(), 112.5)
+    for status in (
+        FULL,
+        local,
+        idle,
+        wait,
+        structs.replace(idle, tokens=90_000, unconfined=True, confined=True),
+        structs.replace(idle, tokens=900, mode="auto", confined=True, problems=0, model="x" * 24, measured=True),
+        structs.replace(idle, tokens=2_000_000, jobs=0, mode="allow", model="p:" + "x" * 25, writing=10.0),
+        structs.replace(FULL, window=0, since=-3_600.0, cost_usd=0.02, turn_cost_usd=0.02, measured=False),
+        StatusBarFacts(model="m", hint="Press Ctrl+C again to quit", tokens=1, window=100_000, ticks=(("clear", 1.0),)),
+        StatusBarFacts(activity="starting", since=200.0),
+    ):
+        yield from _status(status)
+
+
+def _status(status: StatusBarFacts) -> Iterator[str]:
+    """The line at each width at which it changes."""
+    before: list[str] = []
+    for width in range(131):
+        glyphs = ASCII if width % 2 else UNICODE
+        line = status_line(status, width, glyphs, GaugeMarks(), 112.5)
+        assert sum(cell_len(span.text) for span in line) == width
+        shown = "".join(span.text for span in status_line(status, width, UNICODE, GaugeMarks(), 112.5))
+        if shown.split() != before:
             yield "".join(span.text for span in line) + "\t" + " ".join(dict.fromkeys(span.color for span in line))
+        before = shown.split()
 
 
 def test_what_is_painted_is_what_was_painted_before() -> None:

@@ -155,7 +155,7 @@ def strip_lines(columns: Sequence[Column], chosen: int, width: int, look: Look) 
     palette, plain = look.palette, look.glyphs is ASCII
     room, count = max(1, width - 4), max(1, len(columns))
     step = min(3, max(1, room // count))
-    cells = min(room, count)
+    cells = min(room, len(columns))
     highest = max((column.tokens for column in columns), default=0) or 1
     levels = LEVELS_ASCII if plain else LEVELS
     rows: list[list[Run]] = [[Run("  ", palette.base)] for _ in range(4)]

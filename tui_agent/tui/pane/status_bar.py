@@ -16,6 +16,7 @@ from typing_extensions import Unpack, override
 from tui_agent.text import compact_count, counted, money_text, one_line
 from tui_agent.tui.painting.beat import SPIN_BEATS, spinner, until_beat
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
+from tui_agent.tui.painting.lines import fit
 from tui_agent.tui.wording import model_label
 
 GAUGE: Final = (
@@ -268,7 +269,7 @@ def _mode(status: StatusBarFacts) -> Piece:
 
 def _model(status: StatusBarFacts, glyphs: Glyphs) -> Piece:
     name = one_line(model_label(status.model.partition(":")[2] or status.model), 40)
-    short = name if len(name) <= MODEL_CELLS else name[: MODEL_CELLS - 1] + glyphs.ellipsis
+    short = fit(name, MODEL_CELLS, glyphs.ellipsis)
     return Form(6, (ColoredText(name, "$foreground"),)), Form(2, (ColoredText(short, "$foreground"),)), Form(0)
 
 
@@ -289,7 +290,7 @@ def _gauge(status: StatusBarFacts, glyphs: Glyphs, thresholds: GaugeMarks) -> Pi
     percent = f"<{MIN_SHARE_SHOWN:.0%}" if hardly else f"{about}{min(999, round(share * 100))}%"
     label = ColoredText("ctx ")
     return (
-        Form(10, (label, *bar, ColoredText(percent.rjust(5), color))),
+        Form(10, (label, *bar, ColoredText(f" {percent:>4}", color))),
         Form(8, (label, ColoredText(percent, color))),
         Form(1, (ColoredText(percent, color),)),
         Form(0),
