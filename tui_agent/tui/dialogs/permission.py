@@ -420,7 +420,8 @@ class PermissionPanel(Vertical, can_focus=True):
         if self._tiny:
             last = self._tiny_first + 1
         else:
-            last = round(self._rows.scroll_y) + self._rows.size.height if self._rows.size.height else 0
+            in_view = self._lines_in_view
+            last = round(self._rows.scroll_y) + in_view if in_view else 0
         self._seen = max(self._seen, min(last, len(self._broken)))
         more = self.query_one("#permission-more", Static)
         below = len(self._broken) - last
@@ -433,6 +434,12 @@ class PermissionPanel(Vertical, can_focus=True):
         answers = "" if must else "Enter or a number answers, "
         keys = f"{answers}Esc stops the turn" if self.has_focus_within else "Tab to answer"
         self.query_one("#permission-keys", Static).update(Content(keys))
+
+    @property
+    def _lines_in_view(self) -> int:
+        """Lines of the preview on the screen: while the panel changes its size, the answers may cover most of them."""
+        top, height = self._rows.region.y, self._rows.size.height
+        return max(0, min(height, self.query_one("#permission-foot").region.y - top))
 
     def _paint_choices(self) -> None:
         choices = self._answers.choices
