@@ -1,0 +1,232 @@
+"""What is told to language servers and read of what they say, without one."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tui_agent.settings.schema import DiagnosticsSettings
+from tui_agent.tools.base import ToolOutput
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.lsp.client import Diagnostic, LanguageServer
+from tui_agent.tools.lsp.diagnosing import SHOWN, Checks, _with
+from tui_agent.tools.lsp.disk import _stamps, _steps
+from tui_agent.tools.lsp.lookups import MOST, _listed, _locations, _outline, _place
+from tui_agent.tools.lsp.programs import PROGRAMS, Program, Project
+from tui_agent.tools.lsp.servers import LOOKED_FOR, MAX_BYTES, LanguageServers, _suffixes_in, text_of
+from tui_agent.tools.sandbox.launcher import Request
+from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxFolders
+
+
+def _server(told: list[tuple[str, Any]] | None = None) -> LanguageServer:
+    """One that is not started; what it is told is kept in `told`."""
+    server = LanguageServer(Program(("srv",), ("python",)), Project(Path("/p"), trusted=True))
+    keep = told if told is not None else []
+    told_to: Any = SimpleNamespace(protocol=SimpleNamespace(notify=lambda method, given: keep.append((method, given))))
+    server._client = told_to
+    return server
+
+
+def _problem(message: str, line: int = 1, *, path: str = "/p/a.py", server: str = "srv") -> Diagnostic:
+    return Diagnostic(Path(path), line, 1, message, "srv", True, server)
+
+
+def test_a_server_is_told_of_texts_once_and_with_rising_numbers() -> None:
+    told: list[tuple[str, Any]] = []
+    server = _server(told)
+    one, two = Path("/p/a.py"), Path("/p/b.pyi")
+    for path, text in ((one, "x"), (one, "x"), (two, "y"), (one, "z")):
+        server.give(path, text)
+    assert told == [
+        (
+            "textDocument/didOpen",
+            {"textDocument": {"uri": "file:///p/a.py", "version": 1, "languageId": "python", "text": "x"}},
+        ),
+        (
+            "textDocument/didOpen",
+            {"textDocument": {"uri": "file:///p/b.pyi", "version": 2, "languageId": "python", "text": "y"}},
+        ),
+        (
+            "textDocument/didChange",
+            {"textDocument": {"uri": "file:///p/a.py", "version": 3}, "contentChanges": [{"text": "z"}]},
+        ),
+    ]
+    assert list(server.texts) == [two, one]
+    told.clear()
+    server.changed({one: 2})
+    server.changed({one: 2, Path("/p/c.py"): 3})
+    server.saved(one)
+    server.forget(2)
+    server.forget(1)
+    assert told == [
+        ("workspace/didChangeWatchedFiles", {"changes": [{"uri": "file:///p/c.py", "type": 3}]}),
+        ("textDocument/didSave", {"textDocument": {"uri": "file:///p/a.py"}}),
+        ("textDocument/didClose", {"textDocument": {"uri": "file:///p/b.pyi"}}),
+    ]
+    assert list(server.texts) == [one]
+
+
+@pytest.mark.parametrize(
+    ("version", "taken"), [({"version": 1}, False), ({"version": 2}, True), ({"version": 3}, True), ({}, False)]
+)
+def test_what_is_said_of_an_earlier_text_is_passed_over(version: dict[str, int], taken: bool) -> None:
+    server = _server()
+    server.give(Path("/p/a b.py"), "x")
+    server.give(Path("/p/a b.py"), "y")
+    server._published({"uri": "file:///p/a%20b.py", "diagnostics": [{"message": "m"}], **version})
+    assert server._sent == ({Path("/p/a b.py"): [{"message": "m"}]} if taken else {})
+    assert server._awaited == (None if taken else Path("/p/a b.py"), 2)
+    server._published({"uri": "file:///p/other.py"})
+    assert server._sent[Path("/p/other.py")] == []
+
+
+def test_a_server_registers_and_says_what_it_is_busy_with() -> None:
+    server = _server()
+    server._registered({"registrations": [{"method": "other"}]})
+    assert (server._pulls, server._registering.is_set()) == (False, False)
+    server._registered({"registrations": [{"method": "other"}, {"method": "textDocument/diagnostic"}]})
+    assert (server._pulls, server._registering.is_set()) == (True, True)
+    for kind, busy in (("begin", {"7"}), ("report", {"7"}), ("end", set()), ("end", set())):
+        server._progressed({"token": 7, "value": {"kind": kind}})
+        assert server._busy == busy
+    assert server._configured({"items": [{"section": "ruff"}]}) == [None]
+
+
+@pytest.mark.parametrize(
+    ("each", "read"),
+    [
+        ({}, (1, 1, "", "srv", True)),
+        ({"message": "a\nb", "code": 0, "source": "s", "severity": 2}, (1, 1, "a b", "s 0", False)),
+        ({"message": "m" * 301, "severity": 1}, (1, 1, "m" * 299 + "…", "srv", True)),
+        ({"range": {"start": {"line": 4, "character": 7}}, "code": "E1"}, (5, 8, "", "srv E1", True)),
+    ],
+)
+def test_a_problem_is_read_with_its_place(each: dict[str, Any], read: tuple[object, ...]) -> None:
+    found = _server()._problem(Path("/p/a.py"), each)
+    assert (found.line, found.column, found.message, found.source, found.is_error) == read
+
+
+def test_only_what_is_new_and_still_there_is_owed(tmp_path: Path) -> None:
+    places = SandboxFolders(folders=(tmp_path,), project=tmp_path, program=tmp_path, session=tmp_path, home=tmp_path)
+    servers = LanguageServers(DiagnosticsSettings(), Sandbox("off", places), tmp_path, trusted=True)
+    server = _server()
+    path, other = Path("/p/a.py"), Path("/p/b.py")
+
+    def take(*problems: Diagnostic, new: bool = True) -> None:
+        servers._take_in(server, {path: list(problems)}, is_new=new)
+
+    take(_problem("old"), new=False)
+    take(_problem("old", 5), _problem("new"))
+    servers._take_in(server, {other: [_problem("there", path=str(other))]}, is_new=True)
+    assert [each.message for each in servers._owed] == ["new", "there"]
+    take(_problem("old"), _problem("old", 2))
+    assert [each.message for each in servers._owed] == ["there", "old"]  # the new one is gone, a second old one came
+    servers._known[path].append(_problem("another's", server="other"))
+    take()
+    assert [each.message for each in servers.problems] == ["another's", "there"]
+    assert ([each.message for each in servers.owed()], servers.owed()) == (["there"], [])
+
+
+@pytest.mark.parametrize(("count", "shown"), [(1, 1), (SHOWN, 10), (SHOWN + 1, 11)])
+def test_ten_new_problems_are_told_with_a_result(count: int, shown: int) -> None:
+    output = _with(ToolOutput("Done.", summary="1 line"), [f"problem {number}" for number in range(count)])
+    head, *lines = output.text.splitlines()[1:]
+    plural = "s" * (count > 1)
+    assert head == f"[{count} new problem{plural} since this edit; what was wrong before is left out:]"
+    assert (len(lines), lines[-1]) == (shown, "… and 1 more" if count > SHOWN else f"problem {count - 1}")
+    assert (output.summary, output.outcome.notes) == (f"1 line · {count} new problem{plural}", shown + 1)
+    assert _with(ToolOutput("Done."), []) == ToolOutput("Done.")
+    assert _with(ToolOutput("Done."), ["x"], since="the last edit").summary == "1 new problem"
+
+
+def test_the_first_command_for_a_file_is_run_with_its_path() -> None:
+    checks = Checks(["*.py=lint {file}", "src/*=other", "*=all a=b"], lambda _: Request([], "/", {}), 1.0)
+    commands = [checks.command(Path("/p") / name, name) for name in ("a b.py", "src/x.c", "x.c")]
+    assert commands == ["lint '/p/a b.py'", "other", "all a=b"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (None, []),
+        ({"uri": "file:///p/a%20b.py"}, [("/p/a b.py", 0)]),
+        ([{"targetUri": "file:///p/a.py", "targetSelectionRange": {"start": {"line": 3}}}, "odd"], [("/p/a.py", 3)]),
+        ([{"uri": "file:///p/a.py", "range": {"start": {"line": 2}}, "targetUri": "file:///x"}], [("/p/a.py", 2)]),
+        ([{}], []),
+    ],
+)
+def test_places_are_read_in_both_forms(answer: object, found: list[tuple[str, int]]) -> None:
+    assert [(str(path), line) for path, line in _locations(answer)] == found
+
+
+def test_what_a_file_defines_is_an_outline() -> None:
+    inner = {"name": "f", "kind": 12, "selectionRange": {"start": {"line": 1}}, "location": {"range": {}}}
+    outer = {"name": "A\n", "kind": 5, "location": {"range": {"start": {"line": 0}}}, "children": [inner]}
+    unknown = {"name": "x", "kind": 27}
+    assert list(_outline([outer, unknown, {"name": "t", "kind": 26}], 0)) == [
+        "1: class A",
+        "  2: function f",
+        "1: x",
+        "1: type parameter t",
+    ]
+
+
+@pytest.mark.parametrize("count", [MOST, MOST + 1])
+def test_fifty_places_are_listed(count: int) -> None:
+    output = _listed([f"{number}" for number in range(count)])
+    more = ["[1 more]"] if count > MOST else []
+    assert output.text.splitlines() == [*map(str, range(50)), *more]
+    assert output.summary == f"{count} found"
+
+
+def test_a_place_has_its_line(tmp_path: Path) -> None:
+    context: Any = SimpleNamespace(workspace=Workspace(tmp_path))
+    shown = [_place(context, tmp_path / "a.py", line, lines) for line, lines in ((1, ["a", " b "]), (2, ["a", "b"]))]
+    assert shown == ["a.py:2: b", "a.py:3"]
+
+
+def test_programs_are_of_the_files_language_and_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pyright-langserver", "ruff", "gopls"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    project = Project(tmp_path / "project", trusted=False)
+
+    def names(file: str) -> list[str]:
+        return [each.name for alike in project.programs(Path(file)) for each in alike]
+
+    assert [names(file) for file in ("a.py", "a.go", "a.rs", "a.txt")] == [
+        ["pyright-langserver", "ruff"],
+        ["gopls"],
+        [],
+        [],
+    ]
+    flags = {each.name: (each.waits, each.looks_up) for alike in PROGRAMS for each in alike}
+    assert {name for name, (waits, _) in flags.items() if waits} == {"gopls", "rust-analyzer"}
+    assert {name for name, (_, looks_up) in flags.items() if not looks_up} == {"ruff"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "steps"), [("/p/a.py", "/p/a.py", 0), ("/p/a.py", "/p/b.py", 2), ("/p/a.py", "/p/q/r/b.py", 4)]
+)
+def test_steps_between_files(one: str, other: str, steps: int) -> None:
+    assert _steps(Path(one), Path(other)) == _steps(Path(other), Path(one)) == steps
+
+
+def test_texts_and_suffixes_are_read_up_to_a_size(tmp_path: Path) -> None:
+    (tmp_path / "most.py").write_bytes(b"x" * MAX_BYTES)
+    (tmp_path / "more.py").write_bytes(b"x" * (MAX_BYTES + 1))
+    (tmp_path / "binary").write_bytes(b"\0\1\2")
+    texts = [text_of(tmp_path / name) for name in ("most.py", "more.py", "none.py", "binary", ".")]
+    assert [text if text is None else len(text) for text in texts] == [MAX_BYTES, None, 0, None, None]
+    assert _stamps([tmp_path / "none.py", tmp_path / "most.py"]).keys() == {tmp_path / "most.py"}
+    for name in ("a/b.go", "a/b/c.rs", ".hidden/d.c", "node_modules/e.js"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "link").symlink_to(tmp_path / ".hidden")
+    assert _suffixes_in(tmp_path) == {".py", "", ".go"}
+    many = tmp_path / "many"
+    many.mkdir()
+    for number in range(LOOKED_FOR + 1):
+        (many / f"a.x{number}").touch()
+    assert len(_suffixes_in(many)) == LOOKED_FOR
