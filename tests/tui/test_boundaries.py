@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.segment import Segment
@@ -10,6 +12,8 @@ from rich.style import Style
 from textual.color import Color
 
 from tui_agent.tui import wording
+from tui_agent.tui.app.start import MAX_LAST_CHARACTERS, MAX_LAST_LINES, last_answer
+from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.dialogs.fields import key_problem
 from tui_agent.tui.dialogs.files_screen import Piece
 from tui_agent.tui.dialogs.sessions_screen import chosen
@@ -22,6 +26,7 @@ from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.painting.tables import share
 from tui_agent.tui.pane.heights import BlockHeights
 from tui_agent.tui.pane.status_bar import elapsed_text
+from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.prompt.completion import Completion, CompletionItem
 from tui_agent.tui.prompt.history import MAX_ENTRIES, MAX_SAVED_CHARACTERS, PromptHistory
 from tui_agent.tui.prompt.mentions import as_mention, mention_before, missing_files
@@ -506,3 +511,28 @@ def test_a_line_that_is_told_of_files_is_cut_at_a_thousand_characters() -> None:
 )
 def test_how_long_a_turn_has_run(seconds: float, shown: str) -> None:
     assert elapsed_text(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("an answer\n", "an answer"),
+        ("\n".join(["x"] * MAX_LAST_LINES), "\n".join(["x"] * MAX_LAST_LINES)),
+        ("\n".join(["x"] * (MAX_LAST_LINES + 1)), "\n".join(["x"] * MAX_LAST_LINES) + " [...]"),
+        ("x" * MAX_LAST_CHARACTERS, "x" * MAX_LAST_CHARACTERS),
+        ("x" * (MAX_LAST_CHARACTERS + 1), "x" * MAX_LAST_CHARACTERS + " [...]"),
+        ("", ""),
+    ],
+)
+def test_the_last_answer_stands_in_the_terminal_afterwards(said: str, shown: str) -> None:
+    transcript = Transcript()
+    app: Any = SimpleNamespace(pane=SimpleNamespace(transcript=transcript))
+    bare: Any = SimpleNamespace()
+    assert last_answer(app) == ""
+    transcript.add_user("a question")
+    assert last_answer(app) == ""
+    transcript.add_prose(said)
+    transcript.add_notice(Level.INFO, "a notice")
+    assert last_answer(app) == shown
+    transcript.add_user("another one")
+    assert last_answer(app) == last_answer(bare) == ""

@@ -70,6 +70,26 @@ async def test_typing_narrows_it_and_finds_what_is_folded() -> None:
         assert chosen == ["old"]
 
 
+async def test_other_options_take_the_place_of_those_shown_and_the_marked_one_stays_marked() -> None:
+    app: App[None] = App()
+    async with app.run_test(size=(80, 24)) as pilot:
+        picker = PickerScreen("Model", MODELS, "model-3", search=True)
+        app.push_screen(picker)
+        await pilot.pause()
+        choices = picker.query_one(OptionList)
+        before = choices.options
+        picker.use(MODELS)
+        assert choices.options == before
+        fewer = [option for option in MODELS if option.value not in ("model-1", "model-5")]
+        picker.use(fewer)
+        assert (choices.option_count, choices.highlighted) == (len(fewer) - 1, 5)
+        await pilot.press(*"small")
+        picker.use(option for option in MODELS if option.value != "model-3")
+        assert (choices.option_count, choices.highlighted) == (19, 0)
+        picker.use([Option("x", "a \x1b[1m b", "small \n")])
+        assert str(choices.get_option_at_index(0).prompt).split() == ["a", "b", "small"]
+
+
 async def test_what_is_marked_is_shown_and_leaving_chooses_nothing() -> None:
     app: App[None] = App()
     seen: list[str] = []

@@ -62,6 +62,7 @@ async def test_yes_counts_only_once_the_end_was_in_view(arguments: Arguments, si
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: isinstance(app.screen, TrustScreen) and app.screen.stands)
         screen = app.screen
+        assert isinstance(screen, TrustScreen)
         await pilot.pause()
         place, answers = screen.query_one(VerticalScroll), screen.query_one(OptionList)
         assert place.max_scroll_y > 0
@@ -70,6 +71,10 @@ async def test_yes_counts_only_once_the_end_was_in_view(arguments: Arguments, si
         await pilot.press("down", "enter")
         assert app.screen is screen
         assert not is_trusted(arguments.folder, arguments.home)
+        await screen.run_action("edge(1)")
+        await until(pilot, lambda: place.scroll_offset.y == place.max_scroll_y)
+        await screen.run_action("edge(-1)")
+        await until(pilot, lambda: place.scroll_offset.y == 0)
         for _ in range(place.max_scroll_y):
             await pilot.press("pagedown")
         await until(pilot, lambda: place.scroll_offset.y == place.max_scroll_y)

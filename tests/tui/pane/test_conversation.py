@@ -224,6 +224,12 @@ async def test_selected_text_survives_heights_above_it_changing() -> None:
     async with running(transcript) as pilot:
         pane = pane_of(pilot)
         last = encode_line(len(transcript) - 1, 1, 0)
+        pane.text_select_all()
+        assert pilot.app.screen.selections == {}
+        pane.action_cursor(-1)
+        assert pane._cursor is not None
+        pane.text_select_all()
+        assert pilot.app.screen.get_selected_text() == transcript.blocks[pane._cursor].plain_text
         pilot.app.screen.selections = {pane: Selection(Offset(2, last), Offset(8, last))}
         pane.toggle_all()
         await pilot.resize_terminal(40, 16)

@@ -50,8 +50,11 @@ async def test_words_only(desk: Path) -> None:
 
 async def test_more_than_can_be_sent_is_not_read_to_its_end(desk: Path) -> None:
     program(desk, "xclip", 'case "$*" in *TARGETS) echo image/png;; *) cat /dev/zero;; esac')
-    data = await clipboard_picture({"DISPLAY": ":0", "PATH": f"{desk}:/usr/bin:/bin"}, 1_000)
-    assert len(data) == 1_001
+    environ = {"DISPLAY": ":0", "PATH": f"{desk}:/usr/bin:/bin"}
+    assert len(await clipboard_picture(environ, 1_000)) == 1_001
+    program(desk, "xclip", f'case "$*" in *TARGETS) echo image/png;; *) cat {desk}/picture; exit 1;; esac')
+    with pytest.raises(ClipboardProblem, match="no picture"):
+        await clipboard_picture(environ, len(PNG))
 
 
 async def test_a_program_that_never_answers(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,6 +62,27 @@ async def test_a_program_that_never_answers(desk: Path, monkeypatch: pytest.Monk
     program(desk, "xclip", "exec sleep 60")
     with pytest.raises(ClipboardProblem, match="did not answer"):
         await clipboard_picture({"DISPLAY": ":0", "PATH": f"{desk}:/usr/bin:/bin"}, 1_000)
+
+
+@pytest.mark.parametrize(("words", "found"), [("", PNG), ("no picture here", b"")])
+async def test_on_a_mac(words: str, found: bytes, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    answer = words or f"«data PNGf{PNG.hex().upper()}»"
+    program(desk, "osascript", f"""test "$2" = 'the clipboard as «class PNGf»' && printf '{answer}'""")
+    environ = {"PATH": f"{desk}:/usr/bin:/bin"}
+    if found:
+        assert await clipboard_picture(environ, 1_000) == found
+        assert copied_by_program("words", environ) is False
+        program(desk, "pbcopy", "cat >/dev/null")
+        assert copied_by_program("words", environ)
+    else:
+        with pytest.raises(ClipboardProblem, match="no picture"):
+            await clipboard_picture(environ, 1_000)
+    program(desk, "pngpaste", f'test "$1" = - && cat {desk}/picture')
+    assert await clipboard_picture(environ, 1_000) == PNG
+    program(desk, "pngpaste", "exit 1")
+    with pytest.raises(ClipboardProblem, match="no picture"):
+        await clipboard_picture(environ, 1_000)
 
 
 @pytest.mark.skipif("sys.platform == 'darwin'")

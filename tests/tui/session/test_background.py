@@ -3,15 +3,19 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
+from textual.widgets import OptionList, Static
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
 from tui_agent.agent.presence import statuses
 from tui_agent.settings import PermissionSettings, Settings
 from tui_agent.storage.session_lock import SessionLock
+from tui_agent.storage.sessions import list_sessions
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import NoticeBlock
-from tui_agent.tui.commands.elsewhere import answer
+from tui_agent.tui.commands.elsewhere import answer, visit
+from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.session.states import Phase
 
 
@@ -76,6 +80,21 @@ async def test_the_question_of_a_turn_in_the_background_is_said_in_its_words(
         while not waiting:
             open_now = await asyncio.to_thread(statuses, arguments.home)
             waiting = [name for name, status in open_now.items() if status.state == "waiting"]
+        (info,) = [info for info in await list_sessions(arguments.home) if info.id == waiting[0]]
+        looking = app.run_worker(visit(app, arguments.home, info))
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        options = app.screen.query_one(OptionList).options
+        assert [str(option.prompt).strip(" •").split("  ")[0] for option in options] == [
+            "Answer its question",
+            "Look in",
+            "Stop its turn",
+        ]
+        assert "Which port?" in str(options[0].prompt)
+        assert str(app.screen.query(Static).first().render()).endswith(": asks you, in the background")
+        await pilot.press("escape")
+        assert await looking.wait() is False
+        gone = msgspec.structs.replace(info, id="gone")
+        assert await visit(app, arguments.home, gone) is False
         answering = app.run_worker(answer(app, arguments.home, waiting[0], "it"))
         await until(pilot, lambda: app.permission.has_focus)
         assert app.permission._reason == "The session “it” asks."

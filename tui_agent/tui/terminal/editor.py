@@ -136,8 +136,9 @@ async def _ended(process: asyncio.subprocess.Process) -> int:
 async def _end(process: asyncio.subprocess.Process) -> None:
     process.terminate()
     try:
-        async with asyncio.timeout(GRACE_S):
-            await process.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                await process.wait()
     finally:
         if process.returncode is None:
             process.kill()
