@@ -304,3 +304,38 @@ def test_previews_show_the_diff_and_change_nothing(tmp_path: Path) -> None:
     assert "binary" in WriteFile().preview('{"path":"bin","content":"c"}', workspace).text
     assert "a folder" in WriteFile().preview('{"path":".","content":"c"}', workspace).text
     assert (tmp_path / "f").read_text() == "a\nb\n"
+
+
+class OpenFile:
+    """An editor that has unsaved text of the file `f`."""
+
+    def __init__(self) -> None:
+        self.text = "a\nunsaved\n"
+
+    async def unsaved(self, path: Path) -> str | None:
+        return self.text if path.name == "f" else None
+
+    async def save(self, path: Path, text: str) -> None:
+        assert path.name == "f"
+        self.text = text
+
+
+async def test_what_an_editor_has_not_saved_is_what_is_edited(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("on the disk\n")
+    open_file = OpenFile()
+    edited = await call(EditFile(open_file), tmp_path, path="f", old="unsaved", new="edited")
+    assert (open_file.text, edited.text) == ("a\nedited\n", "Replaced 1 occurrence in f (line 2).")
+    written = await call(WriteFile(open_file), tmp_path, path="f", content="b")
+    assert (open_file.text, written.text) == ("b", "Replaced f: 1 line, 1 byte.")
+    assert "-a\n-edited\n+b" in written.diff
+    assert (tmp_path / "f").read_text() == "on the disk\n"
+    assert (await call(WriteFile(open_file), tmp_path, path="g", content="")).text == "Created g: 0 lines, 0 bytes."
+    # The editor is not asked before the call is allowed, so what would not work on the disk is shown as it is.
+    workspace = Workspace(tmp_path)
+    for asked, changes in (
+        ('{"path":"f","old":"b","new":"c"}', ["-b", "+c"]),
+        ('{"path":"f","edits":[{"old":"b","new":"c"},{"old":"d","new":"e"}]}', ["-b", "-d", "+c", "+e"]),
+    ):
+        preview = EditFile(open_file).preview(asked, workspace)
+        assert (preview.title, preview.text) == ("Edit f", "")
+        assert [line for line in preview.diff.splitlines()[3:] if line[0] in "+-"] == changes

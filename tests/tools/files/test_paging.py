@@ -66,8 +66,10 @@ def test_any_start_is_that_place_or_refused(text: str, line: int, character: int
     with stored(text.encode()) as stream:
         try:
             page = read_page(stream, FileKind("utf-8"), line, character, PageLimits(), Cancellation())
-        except PastTheEnd:
+        except PastTheEnd as past:
             body = lines[line - 1].removesuffix("\r") if line <= len(lines) else None
+            told, in_line = past.last, past.in_line
+            assert told == (len(body or "") if in_line else len(lines) - (not lines[-1]))
             last = line == len(lines)
             assert body is None or character > len(body) or (last and not body)
             return
