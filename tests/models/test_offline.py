@@ -16,7 +16,7 @@ from tui_agent.models.base import Completed, ContextOverflow, ReasoningDelta, St
 from tui_agent.models.offline.adapter import OfflineModel, tokens_in
 from tui_agent.models.offline.answers import ABOUT, Done, answer, plan_text
 from tui_agent.models.offline.commands import OfflineCommand
-from tui_agent.models.offline.summaries import left_to_do, summarise
+from tui_agent.models.offline.summaries import Request, left_to_do, summarise
 
 NAMES = [
     *("read_file", "write_file", "edit_file", "list_dir", "glob", "grep", "run_command", "fetch_url", "recall"),
@@ -546,7 +546,7 @@ def test_each_section_of_a_summary_has_its_own_extracts() -> None:
     ]
     sections = ("Files & changes", "Technical decisions", "Approach", "Next steps", "Where we are", "Task")
     left = [OfflineCommand("run", "ls", "run_command", '{"command":"ls"}')]
-    assert summarise(sections, messages, left).split("\n\n# ") == [
+    assert summarise(Request(sections), messages, left).split("\n\n# ") == [
         "# Files & changes\n\n- changed: b.py\n- seen: old.py\n- seen: src/a.py",
         (
             "Technical decisions\n\n- `make` failed: z FAILED / error: 3 / error: 4\n- E ValueError: 1\n- z FAILED\n"
@@ -557,14 +557,14 @@ def test_each_section_of_a_summary_has_its_own_extracts() -> None:
         "Where we are\n\n- The answer was: answer 1\n- The answer was: answer 2\n- The answer was: answer 3",
         "Task\n\n- The user asked: Fix src/a.py now\n- The answer was: answer 3",
     ]
-    assert summarise(("Next steps", "Where we are"), messages[:-6], []).split("\n\n# ") == [
+    assert summarise(Request(("Next steps", "Where we are")), messages[:-6], []).split("\n\n# ") == [
         "# Next steps\n\n- run_command failed: w\n- Nothing is left of the last request; wait for the user's next one.",
         "Where we are\n\n- run_command failed: w",
     ]
-    assert f"odd gave: {'y' * 290}…" in summarise(["Next steps"], messages[:-5], [])
+    assert f"odd gave: {'y' * 290}…" in summarise(Request(("Next steps",)), messages[:-5], [])
     many = [said(f"say {number}") for number in range(13)]
-    assert summarise(["Task"], [*many, many[0]], []).count("asked") == 12
-    assert summarise(["Task"], [], []) == "# Task\n\n- (nothing)"
+    assert summarise(Request(("Task",)), [*many, many[0]], []).count("asked") == 12
+    assert summarise(Request(("Task",)), [], []) == "# Task\n\n- (nothing)"
     lines = ('grep {"pattern":"x","path":"."}', "odd {}", 'read_file {"path":"a"}')
     assert left_to_do("".join(f"- continue: {line}\n" for line in lines)) == (
         (OfflineCommand("grep", "x", "grep", '{"pattern":"x","path":"."}'),),

@@ -200,5 +200,5 @@ async def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
         listed = await session.agent.own_commands.listed()
     [notice, other] = [event for event in told if isinstance(event, events.Notice)]
     assert "'Stopp' is not an event" in notice.text + other.text
-    assert "its hooks cannot be read: this part of YAML is not read here: *anchor" in notice.text + other.text
+    assert "its hooks cannot be read: anchors, aliases and tags of YAML are not read here" in notice.text + other.text
     assert "TeammateIdle in " in listed
