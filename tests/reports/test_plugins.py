@@ -171,7 +171,8 @@ def test_a_folder_that_is_no_repository_is_copied_and_renewed(
     write(folder / "config/more.json", json.dumps(more))
     for place in ("texts/letters", "single", "near/it"):
         write(folder / place / "SKILL.md", f"---\nname: {Path(place).name}\ndescription: About it.\n---\nDo it.")
-    write(folder / "commands/check.md", "Check this.")
+    hooks = "hooks:\n  PreToolUse:\n    - matcher: LS\n      hooks: [{type: command, command: ./front.sh}]\n"
+    write(folder / "commands/check.md", f"---\n{hooks}---\nCheck this.")
     write(tmp_path / "secret.md", "not of the plugin")
     (folder / "commands/secret.md").symlink_to(tmp_path / "secret.md")
 
@@ -180,7 +181,7 @@ def test_a_folder_that_is_no_repository_is_copied_and_renewed(
     assert "  commands: check\n  skills: letters, single\n" in said
     assert (
         "  hook on PreToolUse (Bash) runs, unconfined: ./more.sh\n  hook on Stop runs, unconfined: ./inside.sh\n"
-        in said
+        "  hook on PreToolUse (LS) once check is used runs, unconfined: ./front.sh\n" in said
     )
     (copy,) = map(Path, on(home))
     assert copy == home / "plugins" / "tool-kit--1"
