@@ -155,6 +155,7 @@ class Hooks:
             facts = structs.replace(facts, subtask=subtask, agent_transcript=transcript)
         hooks = Hooks(self._extensions, facts)
         hooks.ways, hooks._trusted = self.ways, self._trusted
+        hooks._found, hooks._state = self._found, self._state
         hooks._used, hooks._done = [*self._used], self._done
         return hooks
 
