@@ -16,6 +16,7 @@ from tui_agent.tui.app.start import MAX_LAST_CHARACTERS, MAX_LAST_LINES, last_an
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.dialogs.fields import key_problem
 from tui_agent.tui.dialogs.files_screen import Piece
+from tui_agent.tui.dialogs.reading import explained, hung
 from tui_agent.tui.dialogs.sessions_screen import chosen
 from tui_agent.tui.fuzzy import ranked, score
 from tui_agent.tui.keys import Keymap, key_text
@@ -536,3 +537,31 @@ def test_the_last_answer_stands_in_the_terminal_afterwards(said: str, shown: str
     assert last_answer(app) == shown
     transcript.add_user("another one")
     assert last_answer(app) == last_answer(bare) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "width", "rows"),
+    [
+        ("one two", 7, ["one two"]),
+        ("one two", 6, ["one", "two"]),
+        ("key  a text that goes on", 16, ["key  a text that", "     goes on"]),
+        ("a long key  text of it", 16, ["a long key  text", "of it"]),
+        ("12345  words and more", 14, ["12345  words", "       and", "       more"]),
+        ("123456  words and more", 14, ["123456  words", "and more"]),
+    ],
+)
+def test_a_line_of_two_columns_hangs_where_its_second_begins(line: str, width: int, rows: list[str]) -> None:
+    assert hung(line, width) == rows
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (34, "ctrl+x    opens it and shows all\nplain"),
+        (31, "ctrl+x    opens it and shows\n          all\nplain"),
+        (30, "ctrl+x    opens it and shows\n          all\nplain"),
+        (29, "ctrl+x    opens it and shows\n    all\nplain"),
+    ],
+)
+def test_what_keys_do_is_explained_in_a_column_that_is_wide_enough(width: int, shown: str) -> None:
+    assert explained("ctrl+x    opens it and shows all\nplain", width).plain == shown

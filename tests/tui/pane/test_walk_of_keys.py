@@ -1,0 +1,80 @@
+"""A conversation read with every key of its pane, and what stands on the screen after each.
+
+`walk.txt` has the keys and the screens. After a change that is meant: ``.venv/bin/python -m
+tests.tui.pane.test_walk_of_keys`` writes it anew; look at what changed.
+"""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Final
+
+from tests.tui.pane.test_conversation import conversation, pane_of, running, screen_of
+from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.painting.glyphs import ASCII
+from tui_agent.tui.pane.transcript import Transcript
+
+KEPT: Final = Path(__file__).with_name("walk.txt")
+KEYS: Final = (
+    *("up", "up", "enter", "up", "down", "down", "enter", "home", "down", "end", "pageup", "pageup", "pagedown"),
+    *("left_square_bracket",) * 3,
+    *("right_square_bracket",) * 4,
+    *("slash", "r", "o", "w", "space", "1", "enter", "n", "N", "N", "escape"),
+    *("slash", "x", "y", "backspace", "backspace", "backspace", "slash", "A", "enter", "up", "escape", "end"),
+)
+
+
+def _long() -> Transcript:
+    transcript = conversation(3)
+    transcript.add_prose("# Head\n\n" + "words " * 60 + "\n\n```py\nx = 1\n```")
+    transcript.add_notice(Level.WARNING, "Careful", "Details.", "Try again.")
+    return transcript
+
+
+async def _seen() -> list[str]:
+    told: list[str] = []
+    transcript = _long()
+    async with running(transcript, size=(46, 8), glyphs=ASCII) as pilot:
+        pane = pane_of(pilot)
+
+        before: list[str] = []
+
+        def tell(what: str) -> None:
+            told.append(f"--- {what}: at {pane._cursor}, line {pane._viewport.top_line}{', follows' * pane.following}")
+            # Hits are counted a moment at a time.
+            seen = [re.sub(r"(\d+ of \d+\+?|\.\.\.) - ", "# of # - ", line) for line in screen_of(pilot)]
+            if seen != before:
+                told.extend(seen)
+            before[:] = seen
+
+        tell("start")
+        for key in KEYS:
+            await pilot.press(key)
+            tell(key)
+        await pilot.press("pageup")
+        transcript.add_prose("One more line.")
+        await pilot.pause(0.1)
+        tell("one more line")
+        transcript.add_user("and\na\nprompt")
+        await pilot.pause(0.1)
+        tell("a prompt")
+        await pilot.click(pane, offset=(40, 7))
+        tell("click on the label")
+        for x, y in ((5, 1), (5, 1), (0, 5)):
+            await pilot.click(pane, offset=(x, y))
+            tell(f"click {x}, {y}")
+        pane.toggle_all()
+        await pilot.pause()
+        tell("all open")
+        await pilot.resize_terminal(30, 5)
+        await pilot.pause()
+        tell("smaller")
+    return told
+
+
+async def test_the_screen_after_each_key_is_what_it_was() -> None:
+    assert await _seen() == KEPT.read_text("utf-8").splitlines()
+
+
+if __name__ == "__main__":
+    KEPT.write_text("".join(f"{line}\n" for line in asyncio.run(_seen())), "utf-8")
