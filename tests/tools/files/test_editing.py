@@ -144,6 +144,8 @@ async def test_several_edits_are_made_together_or_not_at_all(tmp_path: Path) -> 
     with pytest.raises(ToolFailure, match="Edit 3 of 3: `old` is not in the file"):
         await call(EditFile(), tmp_path, path="a.py", edits=missing)
     assert path.read_bytes() == b"\xef\xbb\xbfone\r\ntwo\nthree"
+    with pytest.raises(ToolFailure, match=r"Edit 1 of 1: .* 3 times"):
+        await call(EditFile(), tmp_path, path="a.py", edits=[{"old": "e", "new": "E"}])
     with pytest.raises(ToolFailure, match=r"are given\. Nothing was changed\. Give `edits` alone"):
         await call(EditFile(), tmp_path, path="a.py", new="1", edits=edits)
     output = await call(EditFile(), tmp_path, path="a.py", edits=edits)

@@ -122,6 +122,16 @@ def test_its_layout_stays(layout: dict[str, object], end: str) -> None:
     assert new == {"cell_type": "markdown", "metadata": {}, "source": ["the end"]}
 
 
+def test_a_notebook_without_cells_gets_its_first_one() -> None:
+    raw = json.dumps(notebook([], minor=4))
+    found = Notebook.of("a.ipynb", raw)
+    assert found is not None
+    assert found.edited(found.text) == raw
+    written = found.edited("=== cell markdown ===\nfirst\n")
+    first: dict[str, object] = {"cell_type": "markdown", "metadata": {}, "source": ["first"]}
+    assert written == json.dumps(notebook([first], minor=4), indent=1) + "\n"
+
+
 ODD = json.dumps(notebook(), indent=1).replace('"nbformat"', ' "nbformat"').replace('"tags": [', '"tags":[', 1)
 
 

@@ -45,6 +45,8 @@ ESLINT = "\n/srv/one.py\n  1:5  error  'y' is not defined  no-undef\n  2:1  erro
         (TSC, TSC.splitlines()[:1]),
         (ESLINT, ["one.py: 1:5 error 'y' is not defined no-undef", "one.py: 2:1 error unused no-unused"]),
         ("All good.\n", []),
+        ("other.py\n  1:5  error  'y' is not defined\n", []),
+        ("one.py: all is well\n", []),
     ],
 )
 def test_problems_are_found_in_what_linters_print(said: str, problems: list[str]) -> None:

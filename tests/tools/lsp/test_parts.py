@@ -16,7 +16,7 @@ from tui_agent.tools.lsp.lookups import MOST, _listed, _locations, _outline, _pl
 from tui_agent.tools.lsp.programs import PROGRAMS, Program, Project
 from tui_agent.tools.lsp.servers import LOOKED_FOR, MAX_BYTES, LanguageServers, _suffixes_in, text_of
 from tui_agent.tools.sandbox.launcher import Request
-from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxFolders
+from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxFolders, SandboxMechanism
 
 
 def _server(told: list[tuple[str, Any]] | None = None) -> LanguageServer:
@@ -126,6 +126,15 @@ def test_only_what_is_new_and_still_there_is_owed(tmp_path: Path) -> None:
     take()
     assert [each.message for each in servers.problems] == ["another's", "there"]
     assert ([each.message for each in servers.owed()], servers.owed()) == (["there"], [])
+
+
+def test_a_server_may_write_nothing_where_commands_are_confined(tmp_path: Path) -> None:
+    places = SandboxFolders(folders=(tmp_path,), project=tmp_path, program=tmp_path, session=tmp_path, home=tmp_path)
+    for mechanism, confined in ((SandboxMechanism("landlock", ""), True), (SandboxMechanism("none", ""), False)):
+        sandbox = Sandbox("auto", places, offered=mechanism)
+        request = LanguageServers(DiagnosticsSettings(), sandbox, tmp_path, trusted=True).shell_request("true")
+        assert (request.arguments[-3:], request.confined) == (["/bin/sh", "-c", "true"], confined)
+        assert str(tmp_path) not in request.writable
 
 
 @pytest.mark.parametrize(("count", "shown"), [(1, 1), (SHOWN, 10), (SHOWN + 1, 11)])
