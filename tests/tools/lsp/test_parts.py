@@ -1,5 +1,6 @@
 """What is told to language servers and read of what they say, without one."""
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from tui_agent.tools.lsp.client import Diagnostic, LanguageServer
 from tui_agent.tools.lsp.diagnosing import SHOWN, Checks, _with
 from tui_agent.tools.lsp.disk import _stamps, _steps
 from tui_agent.tools.lsp.lookups import MOST, _listed, _locations, _outline, _place
-from tui_agent.tools.lsp.programs import PROGRAMS, Program, Project
+from tui_agent.tools.lsp.programs import PROGRAMS, TYPESCRIPT, Program, Project
 from tui_agent.tools.lsp.servers import LOOKED_FOR, MAX_BYTES, LanguageServers, _suffixes_in, text_of
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxFolders, SandboxMechanism
@@ -105,6 +106,95 @@ def test_a_server_registers_and_says_what_it_is_busy_with() -> None:
 def test_a_problem_is_read_with_its_place(each: dict[str, Any], read: tuple[object, ...]) -> None:
     found = _server()._problem(Path("/p/a.py"), each)
     assert (found.line, found.column, found.message, found.source, found.is_error) == read
+
+
+class Answering:
+    """A server's side that answers with what it is given, and keeps what it was asked."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers, self.asked, self.told = answers, dict[str, Any](), list[str]()
+
+    async def send_request_async(self, method: str, parameters: Any) -> Any:
+        self.asked[method] = parameters
+        answer = self.answers[method.rpartition("/")[2]]
+        return await answer if isinstance(answer, asyncio.Future) else answer
+
+    def notify(self, method: str, parameters: Any) -> None:
+        self.told.append(method)
+
+
+async def test_what_is_agreed_with_a_server(tmp_path: Path) -> None:
+    project = Project(tmp_path, trusted=False)
+    side = Answering(
+        initialize={"capabilities": {"diagnosticProvider": {"interFileDependencies": True}}}, diagnostic=None
+    )
+    rust = LanguageServer(Program(("rust-analyzer",), ("rust",), waits=True), project)
+    told_to: Any = SimpleNamespace(protocol=side)
+    child: Any = SimpleNamespace(started=lambda: asyncio.sleep(0))
+    rust._client, rust._child, rust._reading = told_to, child, asyncio.create_task(asyncio.sleep(9))
+    await rust._agree()
+    uri = tmp_path.as_uri()
+    assert side.told == ["initialized"]
+    assert side.asked["initialize"] == {
+        "processId": None,
+        "rootUri": uri,
+        "workspaceFolders": [{"uri": uri, "name": tmp_path.name}],
+        "initializationOptions": project.options(rust.program),
+        "capabilities": {
+            "textDocument": {
+                "publishDiagnostics": {"versionSupport": True},
+                "diagnostic": {"dynamicRegistration": True, "relatedDocumentSupport": False},
+                "documentSymbol": {"hierarchicalDocumentSymbolSupport": True},
+                "synchronization": {"didSave": True},
+            },
+            "window": {"workDoneProgress": True},
+            "workspace": {
+                "configuration": True,
+                "workspaceFolders": True,
+                "didChangeWatchedFiles": {"dynamicRegistration": True},
+            },
+        },
+    }
+    file = tmp_path / "a.rs"
+    assert await rust.problems([file]) == {file: []}  # it is asked, since it says that it answers
+    assert side.asked["textDocument/diagnostic"] == {"textDocument": {"uri": file.as_uri()}}
+    side.answers["diagnostic"] = {"items": [{"message": "m", "severity": number} for number in (0, 1, 2, 3)]}
+    assert [each.is_error for each in (await rust.problems([file]))[file]] == [True, True, False]
+    rust._reading.cancel()
+    await asyncio.wait([rust._reading])
+    side.answers["diagnostic"] = asyncio.get_running_loop().create_future()
+    with pytest.raises(RuntimeError, match="rust-analyzer has ended"):
+        await rust.ask("textDocument/diagnostic", {})
+
+
+async def test_typescript_is_asked_itself(tmp_path: Path) -> None:
+    start = {"line": 3, "offset": 5}
+    body = [{"startLocation": start, "category": kind, "message": "m", "code": 7} for kind in ("error", "warning")]
+    side = Answering(executeCommand={"body": body})
+    server = LanguageServer(Program((TYPESCRIPT,), ("typescript",)), Project(tmp_path, trusted=True))
+    told_to: Any = SimpleNamespace(protocol=side)
+    server._client, server._reading = told_to, asyncio.create_task(asyncio.sleep(9))
+    found = (await server.problems([tmp_path / "a.ts"]))[tmp_path / "a.ts"]
+    assert [(each.line, each.column, each.is_error, each.source) for each in found] == [
+        (3, 5, True, f"{TYPESCRIPT} 7"),
+        (3, 5, False, f"{TYPESCRIPT} 7"),
+    ] * 2
+    words = ["semanticDiagnosticsSync", {"file": (tmp_path / "a.ts").as_uri(), "includeLinePosition": True}]
+    assert side.asked["workspace/executeCommand"] == {"command": "typescript.tsserverRequest", "arguments": words}
+    server._reading.cancel()
+
+
+async def test_a_check_that_cannot_run_or_takes_too_long_says_nothing(tmp_path: Path) -> None:
+    def request(command: str) -> Request:
+        return Request(["/bin/sh", "-c", command], str(tmp_path), {"PATH": "/usr/bin:/bin"})
+
+    slow = Checks(["*=sleep 9"], request, 0.01)
+    assert await slow.look(tmp_path / "a.py", "a.py", "x") == []
+    checks = Checks(["*=cat {file}; exit 1"], request, 9.0)
+    file = tmp_path / "a.py"
+    for text, new in (("a.py:1: x", []), ("a.py:9: x\na.py:3: y", ["a.py:3: y"]), ("a.py:9: x\na.py:3: y", [])):
+        file.write_text(text)
+        assert await checks.look(file, "a.py", text) == new
 
 
 def test_only_what_is_new_and_still_there_is_owed(tmp_path: Path) -> None:
