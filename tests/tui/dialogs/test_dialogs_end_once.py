@@ -11,6 +11,7 @@ from textual.app import App
 from textual.widgets import Input
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
+from tests.tui.dialogs.test_pickers import StyledApp
 from tui_agent.agent.branches import Branch, EarlierPrompt
 from tui_agent.agent.context import SwitchPreview
 from tui_agent.arguments import Arguments
@@ -25,7 +26,9 @@ from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.fields import KeyScreen, LineScreen, TitleScreen
 from tui_agent.tui.dialogs.files_screen import FilesScreen, ShownPlan
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
+from tui_agent.tui.dialogs.questions import busy_question
 from tui_agent.tui.dialogs.reading import HelpScreen, Reading, TextScreen
+from tui_agent.tui.dialogs.row_list import RowList
 from tui_agent.tui.dialogs.sessions_screen import SessionsScreen
 from tui_agent.tui.dialogs.trust import TrustScreen
 from tui_agent.tui.painting.glyphs import UNICODE
@@ -195,3 +198,21 @@ async def test_a_dialog_under_another_one_waits_for_its_turn() -> None:
         await pilot.press("enter", "escape")
         assert ended == ["0", None]
         assert len(app.screen_stack) == 1
+
+
+async def test_a_click_beside_a_text_closes_it() -> None:
+    app = StyledApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        reading, question = TextScreen("Text", "text\n" * 30, UNICODE), busy_question("why")
+        app.push_screen(reading)
+        await pilot.pause()
+        await pilot.click(RowList)
+        assert app.screen is reading
+        await pilot.click(offset=(0, 0))
+        await pilot.pause()
+        assert app.screen is not reading
+        app.push_screen(question)
+        await pilot.pause()
+        await pilot.click(offset=(0, 0))
+        await pilot.pause()
+        assert app.screen is question

@@ -19,6 +19,7 @@ from tui_agent.tools.diffs import unified
 from tui_agent.tui.dialogs.dialog import QUIET_S
 from tui_agent.tui.dialogs.permission import PermissionPanel
 from tui_agent.tui.dialogs.permission_preview import Lines, parts_of
+from tui_agent.tui.dialogs.row_list import RowList
 from tui_agent.tui.keys import Keymap
 from tui_agent.tui.painting.glyphs import UNICODE
 from tui_agent.tui.painting.palette import Look, Palette
@@ -262,8 +263,13 @@ async def test_changed_files_are_shown_below_the_command_that_runs_them() -> Non
 async def test_questions_come_one_after_the_other() -> None:
     app = PanelApp()
     async with app.run_test() as pilot:
-        first, second = app.ask(COMMAND), app.ask(EDIT)
+        before, first, second = app.ask(long_question(60)), app.ask(COMMAND), app.ask(EDIT)
         await until_focused(app, pilot)
+        await pilot.press("pagedown", "pagedown", "5", "h", "i")
+        before.cancel()
+        await until_focused(app, pilot)
+        field, rows = app.panel.query_one(Input), app.panel.query_one(RowList)
+        assert (field.display, field.value, rows.scroll_y, app.panel.hidden) == (False, "", 0, 0)
         await pilot.press("1")
         assert (await first).allowed
         await until_focused(app, pilot)
@@ -383,7 +389,11 @@ async def test_how_much_is_hidden_is_said_and_pages_show_it() -> None:
         assert not (await asked).allowed
         asked = app.ask(long_question(60))
         await until_focused(app, pilot)
-        for _ in range(60 // height + 2):
+        await pilot.press("pagedown")
+        await pilot.pause()
+        # A line of the page before stays in view.
+        assert app.shown("more").startswith(f"{60 - 2 * height + 1} more lines")
+        for _ in range(60 // height + 1):
             await pilot.press("pagedown")
             await pilot.pause()
         assert not app.panel.query_one("#permission-more").display

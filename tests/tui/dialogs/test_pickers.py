@@ -47,7 +47,16 @@ async def test_it_begins_at_what_holds_now_and_no_heading_is_ever_marked() -> No
         assert marked(picker) == "fable-2"
         await pilot.press("down")
         assert marked(picker) == "model-0"
-        await pilot.press("ctrl+end", "pageup", "pagedown", "pagedown")
+        await pilot.resize_terminal(80, 12)
+        await pilot.pause()
+        choices = picker.query_one(OptionList)
+        page = choices.size.height - 1
+        assert 5 < page < 12
+        await pilot.press("ctrl+home", "pagedown")
+        assert choices.highlighted == 1 + page
+        await pilot.press("ctrl+end", "pageup")
+        assert choices.highlighted == len(MODELS) - 2 - page
+        await pilot.press("pagedown", "pagedown")
         assert marked(picker) == "model-19"
 
 
