@@ -499,6 +499,23 @@ def test_what_is_the_same_site(one: str, other: str, same: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        (" ../x?a=b ", "http://a.example/x?a=b"),
+        ("//b.example", "http://b.example/"),
+        ("http://[broken", "The page redirects to http://[broken, which is no address."),
+        ("ftp://a.example/", "ftp://a.example/ is no web address: it must begin with http:// or https://."),
+    ],
+)
+def test_where_a_redirect_leads(location: str, target: str) -> None:
+    try:
+        assert redirected(read_address("http://a.example/d/"), location).text == target
+    except ToolFailure as failure:
+        why = failure.why
+        assert why == target
+
+
+@pytest.mark.parametrize(
     ("host", "local"),
     [
         ("localhost", True),

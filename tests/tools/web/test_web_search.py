@@ -9,6 +9,7 @@ from tests.agent.talking import say, talking
 from tests.tools.support import call
 from tests.tools.web.test_fetch_url import Served, answer, server
 from tui_agent.agent import events
+from tui_agent.conversation.entries import Hit
 from tui_agent.settings import GivenValue, SearchSettings
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.web.web_search import SERVICES, WebSearch
@@ -38,6 +39,10 @@ async def test_each_service_is_asked_as_its_page_says(
     async with server({f"/search{query}": ANSWER for query in ("", "?q=a+b&format=json", "?q=a+b&count=8")}) as served:
         tool = WebSearch(SearchSettings(service=service, url=address(served)))  # type: ignore[arg-type]
         output = await call(tool, tmp_path, query=" a  b ")
+        one = WebSearch(SearchSettings(service="searxng", url=address(served), results=1))
+        first = await call(one, tmp_path, query="a b")
+    assert (first.summary, first.outcome.hit_count, "b.example" in first.text) == ("1 page", 1, False)
+    assert first.outcome.hits == (Hit("Häfen", 0, "https://a.example/1"),)
     assert output.text.count("https://") == 2
     assert "1. Häfen\n   https://a.example/1\n   Of harbours." in output.text
     assert "\x1b" not in output.text
@@ -49,7 +54,7 @@ async def test_each_service_is_asked_as_its_page_says(
         ("Häfen", "https://a.example/1"),
         ("[no title]", "https://b.example/"),
     ]
-    (request,) = served.seen
+    request, _ = served.seen
     assert request.get(record.header, "").endswith("sk-secret") == bool(record.key)
 
 
