@@ -29,6 +29,7 @@ from tui_agent.conversation.plan import PLAN
 from tui_agent.tools.diffs import unified
 from tui_agent.tui.cards.blocks import Level, ResultSize, ToolState
 from tui_agent.tui.cards.footer import FooterBlock
+from tui_agent.tui.cards.prose import ProseSections
 from tui_agent.tui.context.drawing import (
     SIGNS,
     Bar,
@@ -41,7 +42,7 @@ from tui_agent.tui.context.drawing import (
 )
 from tui_agent.tui.context.previews import preview_rows, switch_rows
 from tui_agent.tui.context.rows import panel_rows
-from tui_agent.tui.painting.diffs import DiffLines, visible_diff
+from tui_agent.tui.painting.diffs import DiffLines, counts, diff_sections, draw_diff_start, file_of, visible_diff
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE
 from tui_agent.tui.painting.lines import Line
 from tui_agent.tui.painting.palette import Look, Palette
@@ -87,6 +88,67 @@ text = 'a' + "b" * 3
 
 Last  \nbroken
 """
+MORE_PROSE: Final = """Title
+=====
+
+Second
+---
+
+> one
+> > two
+>
+> ```
+> code
+> ```
+
+3. three
+4. four
+
+   with a paragraph
+
+   ```sh
+   ls -l
+   ```
+- [ ]
+-
+* a **bold *and slanted* text**, `` a`b ``, ![a picture](p.png), <https://a.example>, https://b.example and a\\*b\\*
+  - deep
+    - deeper
+      - deepest, in a line that is wrapped in each of the columns, however wide they are, since it has so many words
+
+| l | c | r |
+|---|:-:|--:|
+| `x` | **y** | [z](https://z.example) |
+| only one |
+
+[google.com](https://evil.example) [https://a.example](https://a.example) [same](same) [](https://empty.example)
+
+<b>html</b> &amp; &lt;
+
+    indented code
+
+```unknown-language
+a\tb
+```
+
+```
+	日本 and a line of code that is longer than any of the columns, so that it has to be broken somewhere in the middle
+```
+"""
+DIFFS: Final = (
+    unified("", "one\ntwo\n", "new.py"),
+    unified("one\ntwo", "", "gone.py"),
+    unified("a\n", "a", "ended.txt"),
+    unified("a", "a\nb", "both.txt"),
+    unified("def f(a, b):\n    return a\n", "def f(a, c):\n    return a + c\n", "words.py"),
+    unified("same\nall other here\n", "same\nnothing in common\n", "lines.txt"),
+    unified("a\tb\n日本語 text\n", "a\tc\n日本語 Text\n", "wide.txt"),
+    unified("word " * 81 + "\n", "word " * 40 + "wort, " + "word " * 40 + "\n", "long.txt"),
+    unified("one\ntwo\nthree\n", "1\n2\n", "fewer.txt"),
+    unified("".join(f"{n}\n" for n in range(40)), "".join(f"{n}\n" for n in range(40) if n not in (3, 30)), "far.txt"),
+    "--- a\n+++ b\nBinary files differ",
+    "@@ -98,3 +99,3 @@\n a\n-b\n+\x1b[1mc\n\n… 5 more lines",
+)
 OLD: Final = "".join(f"line {number}\n" for number in range(1, 13)) + "total = first + second\n\tend"
 NEW: Final = OLD.replace("line 3\n", "").replace("line 11", "line 11\nand a new one").replace("second", "third") + "\n"
 
@@ -173,12 +235,25 @@ def _painted() -> Iterator[str]:
                 lines = [line for section in range(len(painting.heights)) for line in painting.lines(section)]
                 yield f"--- {type(block).__name__}, {len(lines)} lines, estimated {estimated}"
                 yield from map(_written, lines)
+    look = Look(PALETTE, UNICODE)
     for from_change, at_most in ((False, None), (True, 5)):
         diff = DiffLines(visible_diff(unified(OLD, NEW, "a.py")), from_change=from_change, at_most=at_most)
         yield f"=== a diff, {at_most} rows, {diff.cut}"
         for number, start, end in diff.breaks(16):
             yield diff.text(number, start, end)
-            yield _written(diff.draw(number, start, end, 16, Look(PALETTE, UNICODE)))
+            yield _written(diff.draw(number, start, end, 16, look))
+    for text in map(visible_diff, DIFFS):
+        yield f"=== diff of {file_of(text)!r}, {counts(text)}"
+        for section in diff_sections(text):
+            yield from map(_written, section.draw(40, look))
+        yield from map(_written, draw_diff_start(text, 2, 17, Look(PALETTE, ASCII), indent=4))
+        diff = DiffLines(text, from_change=True)
+        yield from (_written(diff.draw(*place, 30, look)) for place in diff.breaks(30))
+    for width, quiet in ((24, False), (70, False), (40, True)):
+        yield f"=== Markdown, {width} cells"
+        for section in ProseSections(quiet=quiet).update(MORE_PROSE):
+            lines = section.draw(width, look)
+            yield from (f"{each.gutter} {_written(each)}" for each in lines)
     yield from _context()
     for theme in THEMES:
         yield f"=== theme {theme.name}"
