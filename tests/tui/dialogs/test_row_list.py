@@ -96,3 +96,89 @@ async def test_a_second_click_opens() -> None:
         assert (app.rows.key, app.opened) == ("b", [])
         await pilot.click(RowList, offset=(3, 1))
         assert app.opened == ["b"]
+
+
+async def test_cursor_and_view_go_together() -> None:
+    app = Listed()
+    seen: list[str] = []
+    async with app.run_test(size=(40, 6)) as pilot:
+
+        def tell(what: str) -> None:
+            seen.append(f"{what}: {app.rows.key} at {round(app.rows.scroll_y)}")
+
+        app.fill(*(number if number % 5 in (0, 1) or number > 30 else None for number in range(40)))
+        for key in (
+            *["down"] * 3,
+            "pagedown",
+            "pagedown",
+            "up",
+            "end",
+            "up",
+            "pageup",
+            "home",
+            "pageup",
+            *["down"] * 9,
+        ):
+            await pilot.press(key)
+            tell(key)
+        for y in (0, 2, 4, 4):
+            await pilot.click(RowList, offset=(3, y))
+            tell(f"click {y}")
+        app.rows.go_to(20)
+        tell("go to 20")
+        app.rows.go_to(18)
+        tell("go to 18")
+        app.fill(*range(0, 40, 2))
+        tell("half of them")
+        app.fill(*range(1, 40, 2))
+        tell("the others")
+        app.fill(1, 3)
+        tell("two")
+        app.fill(None)
+        tell("none")
+        app.fill()
+        for key in ("down", "up", "pagedown", "end", "home"):
+            await pilot.press(key)
+        tell("empty")
+        app.fill(*[None] * 20)
+        for key in ("down", "down", "pagedown", "up"):
+            await pilot.press(key)
+            tell(key)
+    assert app.opened == [20]
+    assert seen == [
+        "down: 0 at 0",
+        "down: 1 at 0",
+        "down: 5 at 0",
+        "pagedown: 10 at 5",
+        "pagedown: 15 at 10",
+        "up: 11 at 10",
+        "end: 39 at 35",
+        "up: 38 at 35",
+        "pageup: 33 at 30",
+        "home: 0 at 0",
+        "pageup: 0 at 0",
+        "down: 1 at 0",
+        "down: 5 at 0",
+        "down: 6 at 1",
+        "down: 10 at 5",
+        "down: 11 at 6",
+        "down: 15 at 10",
+        "down: 16 at 11",
+        "down: 20 at 15",
+        "down: 21 at 16",
+        "click 0: 16 at 16",
+        "click 2: 16 at 16",
+        "click 4: 20 at 16",
+        "click 4: 20 at 16",
+        "go to 20: 20 at 19",
+        "go to 18: 20 at 19",
+        "half of them: 20 at 10",
+        "the others: 21 at 10",
+        "two: 3 at 0",
+        "none: None at 0",
+        "empty: None at 0",
+        "down: None at 1",
+        "down: None at 2",
+        "pagedown: None at 7",
+        "up: None at 6",
+    ]
