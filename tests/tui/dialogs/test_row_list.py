@@ -40,6 +40,7 @@ async def test_only_what_is_in_view_is_painted() -> None:
     app = Listed()
     async with app.run_test(size=(40, 10)) as pilot:
         app.fill(*range(COUNT))
+        await until(pilot, lambda: app.rows.has_focus)
         await pilot.press("end")
         await until(pilot, lambda: COUNT - 1 in app.painted)
         assert app.rows.key == COUNT - 1
