@@ -1,0 +1,92 @@
+"""What of a server's results is told, and the tasks that are kept for a later run."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_types import CallToolResult, GetPromptResult
+
+from tui_agent.tools.mcp.open_tasks import OpenTasks, call_key
+from tui_agent.tools.mcp.results import output_of, text_of_prompt
+
+LINK = {"type": "resource_link", "uri": "https://a.example/x", "name": "x"}
+
+
+def _text(*said: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": text} for text in said]
+
+
+@pytest.mark.parametrize(
+    ("content", "structured", "told"),
+    [
+        (_text("a", "", "b"), None, "a\n\nb"),
+        (_text("7"), {"result": 7}, "7"),
+        (_text("seven"), {"result": "seven"}, "seven"),
+        (_text('{"a": 1, "b": 2}'), {"b": 2, "a": 1}, '{"a": 1, "b": 2}'),
+        (_text("1"), {"a": 1, "b": 2}, '1\n\n{\n "a": 1,\n "b": 2\n}'),
+        (_text("no JSON"), {"a": "ü"}, 'no JSON\n\n{\n "a": "ü"\n}'),
+        ([LINK, {**LINK, "description": "more\nof it"}], None, "{0} (x)]\n\n{0} (more of it)]"),
+        (
+            [{"type": "audio", "mimeType": "audio/wav", "data": ""}],
+            None,
+            "[sound, audio/wav: it cannot be listened to]",
+        ),
+        ([{"type": "resource", "resource": {"uri": "a://b", "text": "said"}}], None, "[a://b]\nsaid"),
+        (
+            [{"type": "resource", "resource": {"uri": "a://b", "blob": "AAAAAAAA", "mimeType": "x/y"}}],
+            None,
+            "[a://b]\n[6 bytes of the kind x/y: no text]",
+        ),
+        (
+            [{"type": "resource", "resource": {"uri": "a://b", "blob": ""}}],
+            None,
+            "[a://b]\n[0 bytes of the kind unknown: no text]",
+        ),
+        (
+            [{"type": "image", "data": "AA", "mimeType": "image/tiff"}],
+            None,
+            "[a picture of the kind image/tiff: it cannot be looked at]",
+        ),
+    ],
+)
+@pytest.mark.parametrize("failed", [False, True])
+def test_what_a_result_says(content: list[dict[str, Any]], structured: object, told: str, failed: bool) -> None:
+    given = {"content": content, "structuredContent": structured, "isError": failed}
+    output = output_of(CallToolResult.model_validate(given))
+    link = "[a resource: https://a.example/x"
+    assert (output.text, output.is_error, output.images) == (told.replace("{0}", link), failed, ())
+
+
+def test_a_prompts_messages_are_told_with_their_roles() -> None:
+    picture = {"type": "image", "data": "AA", "mimeType": "image/png"}
+    messages = [{"role": "user", "content": _text("do it")[0]}, {"role": "assistant", "content": picture}]
+    assert text_of_prompt(GetPromptResult.model_validate({"messages": messages})) == "do it\n\n[assistant] [a picture]"
+
+
+def test_an_open_task_is_found_by_a_later_run_alone(tmp_path: Path) -> None:
+    path = tmp_path / "session/tasks.json"
+    call, other = call_key("build", {"a": 1, "b": 2}), call_key("build", {"a": 1})
+    assert call == call_key("build", {"b": 2, "a": 1}) != other
+    tasks = OpenTasks(path)
+    assert tasks.find(call) is None
+    tasks.keep(call, "t1")
+    assert stat.S_IMODE(path.parent.stat().st_mode) == stat.S_IRWXU
+    with tasks.waiting(call):
+        assert tasks.find(call) is None
+        with tasks.waiting(call):
+            pass
+        assert (tasks.find(call), OpenTasks(path).find(call)) == (None, "t1")
+    assert tasks.find(call) == "t1"
+    before = path.stat().st_mtime_ns, path.read_bytes()
+    tasks.forget(other)
+    assert (path.stat().st_mtime_ns, path.read_bytes()) == before
+    tasks.forget(call)
+    assert (tasks.find(call), json.loads(path.read_text())) == (None, {})
+    path.write_text("[damaged")
+    assert OpenTasks(path).find(call) is None
+    path.unlink()
+    path.mkdir()
+    tasks.keep(call, "t2")
+    assert tasks.find(call) == "t2"
