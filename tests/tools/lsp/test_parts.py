@@ -7,13 +7,23 @@ from typing import Any
 
 import pytest
 
+from tests.tools.support import call
 from tui_agent.settings.schema import DiagnosticsSettings
-from tui_agent.tools.base import ToolOutput
+from tui_agent.tools.base import ToolFailure, ToolOutput
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.lsp.client import Diagnostic, LanguageServer
 from tui_agent.tools.lsp.diagnosing import SHOWN, Checks, _with
 from tui_agent.tools.lsp.disk import _stamps, _steps
-from tui_agent.tools.lsp.lookups import MOST, _listed, _locations, _outline, _place
+from tui_agent.tools.lsp.lookups import (
+    MOST,
+    Definition,
+    References,
+    Symbols,
+    _listed,
+    _locations,
+    _outline,
+    _place,
+)
 from tui_agent.tools.lsp.programs import PROGRAMS, TYPESCRIPT, Program, Project
 from tui_agent.tools.lsp.servers import LOOKED_FOR, MAX_BYTES, LanguageServers, _suffixes_in, text_of
 from tui_agent.tools.sandbox.launcher import Request
@@ -257,6 +267,67 @@ def test_the_first_command_for_a_file_is_run_with_its_path() -> None:
 )
 def test_places_are_read_in_both_forms(answer: object, found: list[tuple[str, int]]) -> None:
     assert [(str(path), line) for path, line in _locations(answer)] == found
+
+
+class Knowing:
+    """The servers of a project, which know Python."""
+
+    def __init__(self, answer: object = None) -> None:
+        self.answer, self.asked_for = answer, list[tuple[str, Any]]()
+
+    async def asked(self, path: Path) -> Any:
+        return self if path.suffix == ".py" else None
+
+    async def ask(self, method: str, parameters: Any) -> Any:
+        self.asked_for.append((method, parameters))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "name", "why"),
+    [
+        ("a.py", 2, "x", "x is not in line 2 of a.py. It stands in lines 1, 3."),
+        ("a.py", 0, "x", "x is not in line 0 of a.py. It stands in lines 1, 3."),
+        ("a.py", 4, "x", "x is not in line 4 of a.py. It stands in lines 1, 3."),
+        ("a.py", 1, "z", "z is not in line 1 of a.py. grep finds where it stands."),
+        ("b.txt", 1, "x", "No language server knows b.txt. Use grep."),
+        ("empty.py", 1, "x", "empty.py has no text that could be looked at. Use grep."),
+    ],
+)
+async def test_what_cannot_be_looked_up_says_why(file: str, line: int, name: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\ny\n𝄞 = x\n")
+    (tmp_path / "b.txt").write_text("x")
+    (tmp_path / "empty.py").touch()
+    known: Any = Knowing()
+    with pytest.raises(ToolFailure) as caught:
+        await call(Definition(known), tmp_path, path=file, line=line, name=name)
+    assert f"{caught.value.why} {caught.value.instead}" == why
+
+
+async def test_a_name_is_looked_up_at_its_place_in_units_of_the_protocol(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("x = 1\n𝄞ä = x\n")
+    known: Any = Knowing([{"uri": file.as_uri(), "range": {"start": {"line": 0}}}])
+    found = await call(References(known), tmp_path, path="a.py", line=2, name="x")
+    assert (found.text, found.summary) == ("a.py:1: x = 1", "1 found")
+    assert known.asked_for == [
+        (
+            "textDocument/references",
+            {
+                "textDocument": {"uri": file.as_uri()},
+                "context": {"includeDeclaration": True},
+                "position": {"line": 1, "character": 6},
+            },
+        )
+    ]
+    known.answer = []
+    assert (await call(Definition(known), tmp_path, path="a.py", line=1, name="x")).text == "[It is found nowhere.]"
+    assert (await call(Symbols(known), tmp_path, path="a.py")).text == "[It defines nothing.]"
+    known.answer = TimeoutError()
+    with pytest.raises(ToolFailure, match="cannot say: it did not answer in time"):
+        await call(Symbols(known), tmp_path, path="a.py")
 
 
 def test_what_a_file_defines_is_an_outline() -> None:
