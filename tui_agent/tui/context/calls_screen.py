@@ -48,7 +48,7 @@ class CallsScreen(Dialog[int | None]):
         self._excerpt = excerpt
         self._window = window
         self._glyphs = glyphs
-        self._columns = [Column(tokens, " ", "muted", True) for tokens in past.calls.tokens()]
+        self._columns = [Column(tokens) for tokens in past.calls.tokens()]
         self._strip = RowList(glyphs, in_dialog=True, keys_elsewhere=True, id="calls-strip")
         self._rows = RowList(glyphs, in_dialog=True, id="calls-rows")
         self._keys_line = dialog_keys()
