@@ -122,6 +122,7 @@ async def test_an_answer_that_did_not_stream_is_shown_whole(screen: Screen) -> N
 
 
 async def test_a_retry_takes_back_what_had_streamed(screen: Screen) -> None:
+    before = screen.transcript.add_user("do it")
     blocks = screen.show(
         CALL,
         events.ReasoningDelta(text="first"),
@@ -130,7 +131,8 @@ async def test_a_retry_takes_back_what_had_streamed(screen: Screen) -> None:
         events.TextDelta(text="whole answer"),
         answer("whole answer"),
     )
-    notice, prose = blocks
+    first, notice, prose = blocks
+    assert first is before
     assert isinstance(notice, NoticeBlock)
     assert "overloaded; trying again in 2 s" in notice.title
     assert isinstance(prose, ProseBlock)
