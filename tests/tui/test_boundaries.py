@@ -346,9 +346,7 @@ def test_a_long_paste_is_folded(text: str, chip: str) -> None:
         assert pastes.fold(text) == chip
         assert pastes.fold(plain[:-1] + "z") == f"{chip[:-1]} #2]"
         assert pastes.fold_again(f"x {plain}") == f"x {chip}"
-        assert (pastes.chip_before(f"x {chip}"), pastes.chip_after(f"{chip} x")) == (chip, chip)
         assert list(pastes.chips_in(f"ab{chip}")) == [(2, 2 + len(chip))]
-    assert pastes.chip_before("x") == pastes.chip_after("x") == ""
 
 
 def test_the_history_steps_through_what_begins_so_and_is_bounded(tmp_path: Path) -> None:

@@ -50,14 +50,6 @@ def test_a_chip_inside_a_pasted_text_stays_text() -> None:
     assert pastes.unfold(outer) == f"{chip}\n" * 20
 
 
-def test_chips_are_found_at_the_cursor() -> None:
-    pastes = Pastes()
-    chip = pastes.fold("y" * 2_000)
-    assert pastes.chip_before(f"see {chip}") == chip
-    assert pastes.chip_before(f"see {chip} ") == ""
-    assert pastes.chip_after(f"{chip} more") == chip
-
-
 @given(st.lists(st.text(max_size=30) | st.text(min_size=1).map(lambda text: text * (MAX_CHARACTERS + 1)), max_size=5))
 def test_whatever_is_pasted_is_sent(texts: list[str]) -> None:
     pastes = Pastes()

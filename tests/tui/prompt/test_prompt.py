@@ -184,6 +184,31 @@ async def test_backspace_takes_a_chip_as_one(app: PromptApp) -> None:
         assert app.area.prompt.text == "a"
 
 
+@pytest.mark.parametrize(
+    ("keys", "left", "sent"),
+    [
+        (("backspace",), "a b", "a b"),
+        (("delete",), "a b", "a b"),
+        (("ctrl+w",), "a b", "a b"),
+        (("ctrl+k",), "a ", "a "),
+        (("ctrl+u",), "b", "b"),
+        (("ctrl+k", "ctrl+y"), "a [pasted 5,000 characters]b", f"a {'x' * 5_000}b"),
+        (("ctrl+w", "ctrl+y"), "a [pasted 5,000 characters]b", f"a {'x' * 5_000}b"),
+        (("c",), "a [pasted 5,000 characters]cb", f"a {'x' * 5_000}cb"),
+        (("ctrl+j",), "a [pasted 5,000 characters]\nb", f"a {'x' * 5_000}\nb"),
+    ],
+)
+async def test_inside_a_chip_no_key_breaks_it(app: PromptApp, keys: tuple[str, ...], left: str, sent: str) -> None:
+    async with app.run_test() as pilot:
+        await write(pilot, "a ")
+        await paste(app, pilot, "x" * 5_000)
+        await write(pilot, "b")
+        await pilot.press("home", *["right"] * 6, *keys)
+        assert app.area.prompt.text == left
+        await pilot.press("enter")
+        assert app.sent == [(sent, left)]
+
+
 async def test_tab_completes_a_command(app: PromptApp) -> None:
     async with app.run_test() as pilot:
         await write(pilot, "/")

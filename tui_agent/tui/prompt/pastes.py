@@ -59,15 +59,3 @@ class Pastes:
         if "[pasted " in line:
             for chip in self._texts:
                 yield from (found.span() for found in re.finditer(re.escape(chip), line))
-
-    def chip_before(self, text: str) -> str:
-        """The chip, of a text or picture, that `text` ends with; empty if there is none."""
-        return next((chip for chip in self._chips(text) if text.endswith(chip)), "")
-
-    def chip_after(self, text: str) -> str:
-        """The chip, of a text or picture, that `text` starts with; empty if there is none."""
-        return next((chip for chip in self._chips(text) if text.startswith(chip)), "")
-
-    def _chips(self, text: str) -> Iterator[str]:
-        yield from self._texts
-        yield from (found.group() for found in CHIP.finditer(text))

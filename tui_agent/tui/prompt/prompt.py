@@ -177,7 +177,8 @@ class Prompt(SteadyTextArea):
             self.run_worker(asyncio.to_thread(self._drafts.write), name="draft", group="draft")
 
     def type(self, text: str) -> None:
-        """Insert text at the cursor as if it had been typed."""
+        """Insert text at the cursor as if it had been typed, behind a chip that the cursor is in."""
+        self._leave_chip()
         write_as_typed(self, text, *self.selection)
 
     def paste(self, text: str) -> None:
@@ -213,6 +214,8 @@ class Prompt(SteadyTextArea):
         elif not self.text and event.key in self._keymap.keys("prompt.help"):
             # It is bound to an action: keep the text area from inserting it.
             event.prevent_default()
+        elif event.is_printable:
+            self._leave_chip()
         elif event.character and _joins(event.character):
             # Textual inserts only what can be printed by itself.
             event.prevent_default()
@@ -277,27 +280,30 @@ class Prompt(SteadyTextArea):
 
     @override
     def action_delete_left(self) -> None:
-        chip = self._pastes.chip_before(self._around_cursor()[0]) if self.selection.is_empty else ""
-        self._delete_chip(-len(chip)) if chip else super().action_delete_left()
+        if not self._deleted_chip(left=True):
+            super().action_delete_left()
 
     @override
     def action_delete_right(self) -> None:
-        chip = self._pastes.chip_after(self._around_cursor()[1]) if self.selection.is_empty else ""
-        self._delete_chip(len(chip)) if chip else super().action_delete_right()
+        if not self._deleted_chip(right=True):
+            super().action_delete_right()
 
     @override
     def action_delete_to_end_of_line(self) -> None:
+        self._leave_chip(back=True)
         self._kill(super().action_delete_to_end_of_line)
 
     @override
     def action_delete_to_start_of_line(self) -> None:
+        self._leave_chip()
         self._kill(super().action_delete_to_start_of_line)
 
     @override
     def action_delete_word_left(self) -> None:
-        self._kill(super().action_delete_word_left)
+        delete = super().action_delete_word_left
+        self._kill(lambda: self._deleted_chip(left=True) or delete())
 
-    def _kill(self, delete: Callable[[], None]) -> None:
+    def _kill(self, delete: Callable[[], object]) -> None:
         """Delete, and keep what was deleted for `action_yank`."""
         before = self.text
         delete()
@@ -457,10 +463,26 @@ class Prompt(SteadyTextArea):
         line = self.document.get_line(row)
         return line[:column], line[column:]
 
-    def _delete_chip(self, length: int) -> None:
+    def _chip(self, *, left: bool = False, right: bool = False) -> tuple[int, int] | None:
+        """Where the chip stands that the cursor is in, or that is next to it on the left or the right."""
         row, column = self.cursor_location
-        start, end = sorted((column, column + length))
-        delete_as_typed(self, (row, start), (row, end))
+        chips = self._pastes.chips_in(self.document.get_line(row)) if self.selection.is_empty else ()
+        return next(
+            (each for each in chips if each[0] + (not right) <= column <= each[1] - (not left)),
+            None,
+        )
+
+    def _deleted_chip(self, *, left: bool = False, right: bool = False) -> bool:
+        """Delete a chip as one: a part of it would stand for nothing."""
+        chip, row = self._chip(left=left, right=right), self.cursor_location[0]
+        if chip is not None:
+            delete_as_typed(self, (row, chip[0]), (row, chip[1]))
+        return chip is not None
+
+    def _leave_chip(self, *, back: bool = False) -> None:
+        """Put the cursor behind the chip that it is in, or before it."""
+        if (chip := self._chip()) is not None:
+            self.move_cursor((self.cursor_location[0], chip[0] if back else chip[1]))
 
 
 def _with_counted_width(strip: Strip) -> Strip:
