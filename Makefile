@@ -9,7 +9,7 @@ DOCS_READY := $(VENV)/.docs-ready
 LOCAL ?= build/local
 LOCAL_READY := $(LOCAL)/.ready
 # Half of a test's time is waiting for processes and timers.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 4)
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3)
 
 LOWEST := build/lowest
 
