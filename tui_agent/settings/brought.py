@@ -3,6 +3,7 @@ yes to all of it.
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -85,6 +86,11 @@ _HOOK_MORE: Final = ("server", "input", "headers", "allowedEnvVars")
 """Keys of a hook that say more on it."""
 
 
+MAX_FRONT_HOOKS: Final = 50_000
+"""The most characters of the hooks in one front matter: PyYAML reads some 160,000 a second."""
+_FRONT_HOOKS: Final = regex(r"(?i:hooks)[ \t]*:(?:[ \t].*)?")
+_BELOW: Final = regex(r"\s*(?:#.*)?|[ \t].*|-(?:\s.*)?")
+"""A line that belongs to the key above it: empty, a comment, indented, or an item of a list."""
 _WITH_FRONT: Final = ("skills", "commands", "agents")
 """Folders whose Markdown files may have hooks in their front matter."""
 
@@ -201,11 +207,46 @@ def hooks_written(path: Path, document: object) -> list[object]:
 def hooks_in_front(file: Path) -> object:
     """What the front matter of a Markdown file says of hooks; None: nothing. Raises OSError and ValueError."""
     data = read_bytes(file, MAX_READ)
-    if b"hooks" not in data.lower():
-        return None
-    from tui_agent.front_values import front_value
+    return hooks_in_text(data.decode(errors="replace")) if b"hooks" in data.lower() else None
 
-    return front_value(data.decode(errors="replace"), "hooks")
+
+def hooks_in_text(text: str) -> object:
+    """The same of the text of such a file. `tools.notes.front_matter` reads the other keys, which people write in ways
+    that are no YAML. Raises ValueError, saying what of it cannot be read.
+    """
+    lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
+    if lines[0].rstrip() != "---":
+        return None
+    end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() in {"---", "..."}), 0)
+    start = next((number for number, line in enumerate(lines[1:end], 1) if _FRONT_HOOKS.fullmatch(line)), 0)
+    if not start:
+        return None
+    rest = lines[start + 1 : end]
+    many = next((number for number, line in enumerate(rest) if not _BELOW.fullmatch(line)), len(rest))
+    written = "\n".join([lines[start], *rest[:many]])
+    if len(written) > MAX_FRONT_HOOKS:
+        raise ValueError(f"they are longer than {MAX_FRONT_HOOKS:,} characters")
+    return _value_of_yaml(written)
+
+
+def _value_of_yaml(text: str) -> object:
+    """The value of the one key of a YAML document. Raises ValueError."""
+    import yaml
+
+    # A few lines that name each other could stand for more than fits into memory.
+    repeated = yaml.AnchorToken, yaml.AliasToken, yaml.TagToken
+    try:
+        if any(isinstance(token, repeated) for token in yaml.scan(text, yaml.SafeLoader)):
+            raise ValueError("anchors, aliases and tags of YAML are not read here")
+        document = yaml.load(text, yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        place = f" (line {error.problem_mark.line + 1} of it)" if error.problem_mark is not None else ""
+        raise ValueError(f"{error.problem or error.context or 'it is no YAML'}{place}") from error
+    except yaml.YAMLError as error:
+        raise ValueError(str(error).split("\n")[0]) from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    return next(iter(document.values())) if isinstance(document, dict) else None
 
 
 def plugin_servers(plugin: Path) -> Mapping[str, object]:

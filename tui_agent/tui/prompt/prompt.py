@@ -467,10 +467,7 @@ class Prompt(SteadyTextArea):
         """Where the chip stands that the cursor is in, or that is next to it on the left or the right."""
         row, column = self.cursor_location
         chips = self._pastes.chips_in(self.document.get_line(row)) if self.selection.is_empty else ()
-        return next(
-            (each for each in chips if each[0] + (not right) <= column <= each[1] - (not left)),
-            None,
-        )
+        return next((each for each in chips if each[0] + (not right) <= column <= each[1] - (not left)), None)
 
     def _deleted_chip(self, *, left: bool = False, right: bool = False) -> bool:
         """Delete a chip as one: a part of it would stand for nothing."""

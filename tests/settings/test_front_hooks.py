@@ -1,4 +1,4 @@
-"""Nested values in front matter, as people write hooks there."""
+"""Hooks in front matter, as people write them there."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.front_values import front_value
+from tui_agent.settings.brought import MAX_FRONT_HOOKS, hooks_in_text
 
 HOOK = {"type": "command", "command": "./check.sh"}
 WRITTEN: dict[str, tuple[str, Any]] = {
@@ -97,13 +97,12 @@ WRITTEN: dict[str, tuple[str, Any]] = {
 def test_what_is_written_is_read(case: str, newline: str) -> None:
     text, value = WRITTEN[case]
     whole = f"\ufeff---\nname: x\nHooks:{text}model: opus\n---\nhooks:\n  Stop: 1\n"
-    assert front_value(whole.replace("\n", newline), "hooks") == value
-    assert front_value(whole, "matcher") is None
+    assert hooks_in_text(whole.replace("\n", newline)) == value
 
 
 @pytest.mark.parametrize("text", ["hooks:\n  Stop: 1\n", "---\nhooks:\n  Stop: 1\n", "", "---\n---\nhooks: 1\n"])
 def test_without_front_matter_there_is_nothing(text: str) -> None:
-    assert front_value(text, "hooks") is None
+    assert hooks_in_text(text) is None
 
 
 @pytest.mark.parametrize(
@@ -118,16 +117,17 @@ def test_without_front_matter_there_is_nothing(text: str) -> None:
         ('\n  a: "b', "unexpected end of stream"),
         (f" {'[' * 2_000}{']' * 2_000}", "nested too deeply"),
         ("\n  Stop: \x07", "special characters"),
+        (f"\n  Stop: {'x' * MAX_FRONT_HOOKS}", "longer than 50,000 characters"),
     ],
 )
 def test_what_cannot_be_read_is_said(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        front_value(f"---\nhooks:{text}\n---\n", "hooks")
+        hooks_in_text(f"---\nhooks:{text}\n---\n")
 
 
 @given(st.text(alphabet=" \n-:|>\"'[]{},#&a1\\", max_size=60))
 def test_nothing_else_is_raised(text: str) -> None:
     try:
-        front_value(f"---\nhooks:{text}\n---\n", "hooks")
+        hooks_in_text(f"---\nhooks:{text}\n---\n")
     except ValueError as error:
         assert str(error)  # noqa: PT017
