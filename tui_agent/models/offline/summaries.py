@@ -110,7 +110,7 @@ def summarise(asked: Request, messages: Sequence[RequestMessage], remaining: Seq
             lines = [f"The user asked: {request}" for request in facts["requests"]] + facts["answers"][-1:]
         found[section] = list(lines)
     if asked.words:
-        # What can be left out is names, paths and commands, of which a word takes twice the tokens of one of prose.
+        # Forecasts expect two thirds of the tokens, and paths and commands have more of them in a word than prose has.
         _shorten([lines for lines in found.values() if not set(to_do).intersection(lines)], asked.words // 2)
     parts = (
         f"# {section}\n\n" + ("\n".join(f"- {line}" for line in lines) or "- (nothing)")
