@@ -386,3 +386,14 @@ async def test_what_is_typed_into_an_earlier_text_ends_the_steps_back(app: Promp
     async with app.run_test() as pilot:
         await pilot.press("up", "x", "up")
         assert app.area.prompt.text == "betax"
+
+
+async def test_completions_come_back_with_the_focus(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await write(pilot, "/he")
+        app.set_focus(None)
+        await pilot.pause()
+        assert app.area.completions.completion is None
+        app.area.prompt.focus()
+        await pilot.pause()
+        assert app.area.completions.marked is not None

@@ -124,7 +124,12 @@ def test_the_newest_text_can_be_had_back() -> None:
     assert alone.take_back() == (State(Phase.IDLE, 1), (NamedWork.STOP_READING, ReturnToPrompt(("a",)), *AWAY))
     assert State(Phase.RUNNING, waiting=((3, "x"), (5, "y"))).take_back()[1] == (Withdraw(5),)
     taken = State(Phase.RUNNING, 2, (B,), ((3, "x"),), taking=2)
-    assert taken.take_back() == (taken, ())
+    wanted, nothing = taken.take_back()
+    assert nothing == ()
+    assert wanted.taken(2, 5)[1] == (Withdraw(5),)
+    assert wanted.taken(2, 5, waits=False)[1] == ()
+    assert wanted.no_turn(2)[1] == (ReturnToPrompt(("b",)),)
+    assert taken.taken(2, 5)[1] == taken.no_turn(2)[1] == ()
 
 
 def test_preparing_ahead_is_for_idle_moments() -> None:

@@ -257,6 +257,10 @@ class Prompt(SteadyTextArea):
         if self.has_focus and self.document.get_line(row)[:column] == before:
             self._completions.show(found)
 
+    def on_focus(self) -> None:
+        """Offer completions of what stands in the prompt."""
+        self._offer(self._around_cursor()[0])
+
     def on_blur(self) -> None:
         """Hide the completions: they get no keys without the focus."""
         self._completions.show(None)

@@ -126,6 +126,7 @@ class State(Struct, frozen=True):
     waiting: texts in the conversation, with their entry numbers, that wait for the running turn's next step.
     reading: the number of the outbox text whose pictures are being read; 0: none.
     taking: the number of the outbox text that the running turn is taking in; 0: none.
+    wanted_back: the user wants that text back as soon as it is taken in.
     ready: the pictures of the first outbox text, if they were read too late for the turn.
     stopping: the turn was told to end.
     returning: texts to give back once the turn has ended, after those that the turn itself gives back.
@@ -138,6 +139,7 @@ class State(Struct, frozen=True):
     waiting: tuple[tuple[int, str], ...] = ()
     reading: int = 0
     taking: int = 0
+    wanted_back: bool = False
     ready: "tuple[Image, ...] | None" = None
     stopping: bool = False
     returning: tuple[str, ...] = ()
@@ -190,11 +192,13 @@ class State(Struct, frozen=True):
     def take_back(self) -> Next:
         """The user wants the newest waiting text back."""
         newest = self.outbox[-1] if self.outbox else None
-        if newest is not None and newest.number != self.taking:
+        if newest is not None:
+            if newest.number == self.taking:
+                return replace(self, wanted_back=True), ()
             stopped = (NamedWork.STOP_READING,) if newest.number == self.reading else ()
             state, ended = self._without(newest.number)._unless_empty()
             return state, (*stopped, ReturnToPrompt((newest.shown,)), *ended)
-        if newest is None and self.waiting and (self.busy or self.phase is Phase.IDLE):
+        if self.waiting and (self.busy or self.phase is Phase.IDLE):
             return self, (Withdraw(max(seq for seq, _ in self.waiting)),)
         return self, ()
 
@@ -253,13 +257,14 @@ class State(Struct, frozen=True):
         if number != self.taking:
             return self, ()
         state = self._without(number)
-        return (state.waits(seq, self.outbox[0].shown)[0] if waits else state)._read_next()
+        state, work = (state.waits(seq, self.outbox[0].shown)[0] if waits else state)._read_next()
+        return state, (*((Withdraw(seq),) if waits and self.wanted_back else ()), *work)
 
     def no_turn(self, number: int, images: "tuple[Image, ...]" = ()) -> Next:
         """The turn ended before it could take in a text."""
         if number != self.taking:
             return self, ()
-        if self.stopping or not self.busy:
+        if self.stopping or self.wanted_back or not self.busy:
             return self.not_sent(number)
         # It starts the next turn once this one has ended.
         return replace(self, taking=0, ready=images), ()
@@ -349,6 +354,7 @@ class State(Struct, frozen=True):
             outbox=tuple(each for each in self.outbox if each.number != number),
             reading=0 if self.reading == number else self.reading,
             taking=0 if self.taking == number else self.taking,
+            wanted_back=self.wanted_back and self.taking != number,
             ready=None if self.outbox and self.outbox[0].number == number else self.ready,
         )
 
