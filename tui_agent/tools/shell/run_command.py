@@ -292,9 +292,9 @@ async def _started(start: Coroutine[object, object, Started]) -> Started:
 
 def shell() -> str:
     """The path of the shell that commands run in. Raises ToolFailure if there is none."""
-    for path in ("/bin/bash", "/usr/bin/bash", shutil.which("bash"), "/bin/sh", shutil.which("sh")):
-        if path and os.access(path, os.X_OK):
-            return path
+    for path in ("/bin/bash", "/usr/bin/bash", "bash", "/bin/sh", "sh"):
+        if found := shutil.which(path):
+            return found
     raise ToolFailure(
         "There is no shell (bash or sh) on this machine, so commands cannot run.", "Go on with the other tools."
     )
