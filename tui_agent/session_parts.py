@@ -51,6 +51,7 @@ from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.read_first import run_by_themselves, scripts_in
 from tui_agent.tools.gate.remembered import RememberedRules
 from tui_agent.tools.gate.repository import configured_in
+from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.lsp.diagnosing import Checks, Diagnosing, LateDiagnostics
 from tui_agent.tools.lsp.servers import LanguageServers
@@ -145,9 +146,16 @@ def workspace_of(
 
 
 def sandbox_of(
-    settings: Settings, arguments: Arguments, workspace: Workspace, session: Path, readable: Iterable[Path]
+    settings: Settings,
+    arguments: Arguments,
+    workspace: Workspace,
+    session: Path,
+    readable: Iterable[Path],
+    denied: Iterable[Rule],
 ) -> Sandbox:
-    """The sandbox for commands. Of the program's own files, they may read the session's and those in `readable`."""
+    """The sandbox for commands. Of the program's own files, they may read the session's and those in `readable`, and of
+    all files none that the `denied` rules are about.
+    """
     project = arguments.project.resolve()
     # Without what is above the working folder, git finds no repository. A home that is a repository stays unseen.
     above = () if Path.home().resolve().is_relative_to(project) else (project,)
@@ -160,7 +168,7 @@ def sandbox_of(
         added=tuple(Path(arguments.folder, path).expanduser() for path in settings.permissions.read),
         guarded=tuple(path for path in workspace.guarded if not is_folder(path) and workspace.contains(path)),
     )
-    return Sandbox(settings.permissions.sandbox, places, network=settings.permissions.network)
+    return Sandbox(settings.permissions.sandbox, places, network=settings.permissions.network, denied=denied)
 
 
 def tools_of(

@@ -18,7 +18,7 @@ from tui_agent.tools.gate.known_commands import Unknown, command_length, known
 from tui_agent.tools.gate.patterns import words
 from tui_agent.tools.gate.reach import LinePaths, NotAllowed
 from tui_agent.tools.gate.repository import why_unsafe
-from tui_agent.tools.gate.rules import OUTSIDE, RUNS_OTHERS, SHELL, Rule
+from tui_agent.tools.gate.rules import OUTSIDE, RUNS_OTHERS, SHELL, Rule, catching_path
 from tui_agent.tools.gate.shell_line import MAX_LINE, ShellLine, SimpleCommand, read_line
 
 Outcome: TypeAlias = Literal["allow", "ask"]
@@ -74,6 +74,26 @@ def judge_outside(text: str, rules: Iterable[Rule], workspace: WorkspaceView) ->
     judged = judge(text, granted, workspace, reading_passes=False)
     rule = judged.rule and Rule(OUTSIDE, judged.rule.pattern, judged.rule.folder)
     return msgspec.structs.replace(judged, rule=rule, outside=judged.outcome == "allow")
+
+
+def denied_reading(text: str, rules: Sequence[Rule], workspace: WorkspaceView) -> Rule | None:
+    """The rule that forbids to read a file which a known command of a plain line names."""
+    line = read_line(text)
+    if not rules or line.opaque:
+        return None
+    reach = LinePaths(workspace)
+    for command in line.commands:
+        try:
+            if command.texts[0] == "cd":
+                reach.move(command)
+                continue
+            found = known(command.words)
+            for path in reach.named((*found.paths, *found.texts)):
+                if rule := catching_path(rules, str(path), str(workspace.root)):
+                    return rule
+        except (NotAllowed, Unknown):
+            continue
+    return None
 
 
 def proposed_for(

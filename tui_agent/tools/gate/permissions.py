@@ -9,7 +9,7 @@ else (`judging.py`). Whatever is allowed to run without a sandbox is bound to wh
 import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec import structs
@@ -19,6 +19,7 @@ from tui_agent.tools.base import Access, Ask, Change, PermissionQuestion, Previe
 from tui_agent.tools.gate.judging import (
     Judgement,
     PlainCommand,
+    denied_reading,
     judge,
     judge_outside,
     notices_of,
@@ -29,9 +30,11 @@ from tui_agent.tools.gate.read_first import Approved, FilesRunFirst
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.rules import (
     OUTSIDE,
+    READ,
     SHELL,
     UNRECORDED,
     Rule,
+    about_reading,
     allowing,
     catching,
     catching_line,
@@ -50,7 +53,6 @@ _PLAN_ADVICE = (
 _RULE_ADVICE = (
     "A rule of the user forbids this. Do not look for a way around it: go on without it, or say that you cannot."
 )
-_READ: Final = "read_file"
 _REFUSED_ADVICE = "The user declined this call. Do not repeat it: try something else, or ask what they want."
 REFUSED_BECAUSE = f"{_REFUSED_ADVICE} They said: "
 """Before the user's own words in the result of a call that they declined."""
@@ -203,6 +205,11 @@ class PermissionGate:
         return self._unasked == "sandboxed" and self.history is not None and self._isolates
 
     @property
+    def denied(self) -> tuple[Rule, ...]:
+        """The deny rules of the settings."""
+        return self._deny
+
+    @property
     def notices(self) -> tuple[str, ...]:
         """What the user should know about rules that can allow nothing."""
         forgotten = self._remembered.notice if self._remembered else ""
@@ -235,7 +242,7 @@ class PermissionGate:
             passed = _outside(accesses) if stopped else accesses
             return Verdict(True, f"A hook of yours allows it: {trusted}", "hook", accesses=passed)
         preview = await asyncio.to_thread(tool.preview, call.arguments, self._workspace)
-        readable = (self.passes(_READ, msgspec.structs.replace(access, effect="read")) for access in accesses)
+        readable = (self.passes(READ, msgspec.structs.replace(access, effect="read")) for access in accesses)
         if preview.failure and all(readable):
             # There is nothing to decide. The failure quotes the file, so it must be one the model may read unasked.
             raise ToolFailure(*preview.failure)
@@ -441,7 +448,13 @@ class PermissionGate:
         return Judgement("allow", rule=accepted) if accepted else Judgement("ask", (gap,))
 
     def _denied(self, tool: str, access: Access) -> Verdict | None:
-        deny = _about(self._deny, tool)
+        deny = _about(self._deny, _named_in_rules(tool, access))
+        if access.effect == "run" and tool == SHELL and not self._isolates:
+            forbidden = denied_reading(access.target, about_reading(self._deny), self._workspace)
+            if forbidden is not None:
+                return Verdict(
+                    False, f"The rule {forbidden.text} forbids it.", "rule", _RULE_ADVICE, rule=forbidden.text
+                )
         if rule := _caught(deny, access, self._workspace):
             return Verdict(False, f"The rule {rule.text} forbids it.", "rule", _RULE_ADVICE, rule=rule.text)
         hidden = hides_commands(access.target) if deny and access.effect == "run" and self.mode == "allow" else ""
@@ -518,7 +531,7 @@ class PermissionGate:
 
 def _named_in_rules(tool: str, access: Access) -> str:
     """The tool that a rule about this access names: what a command reads, it may read as the tool that reads does."""
-    return _READ if tool == SHELL and access.effect == "read" else tool
+    return READ if tool == SHELL and access.effect == "read" else tool
 
 
 def _about(rules: Iterable[Rule], tool: str) -> tuple[Rule, ...]:

@@ -7,6 +7,8 @@ What other programs change between this check and the run cannot be seen; only a
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -64,6 +66,15 @@ class LinePaths:
             for path in self._paths_of(word):
                 if word.text != "/" and not self._readable(path) and os.path.lexists(path):
                     raise NotAllowed(f"`{shown(word.text, 200)}` leads outside the project")
+
+    def named(self, words: Iterable[Word]) -> Iterator[Path]:
+        """The existing files and folders that words lead to. Raises NotAllowed if they cannot be looked up."""
+        for word in words:
+            yield from filter(os.path.lexists, self._paths_of(word))
+            if word.glob:
+                start = Path("/") if word.text.startswith("/") else self.folder
+                with suppress(ValueError, OSError):
+                    yield from map(Path.resolve, islice(start.glob(word.text.lstrip("/")), MAX_ENTRIES))
 
     def check_flat(self, paths: Iterable[Word]) -> None:
         """Raises OffLimits for a folder: the command would follow the links in it."""

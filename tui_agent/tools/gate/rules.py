@@ -30,6 +30,8 @@ UNRECORDED: Final = "unrecorded"
 """The name of the rule that lets commands run in the sandbox although what they change could not be undone."""
 SHELL: Final = "run_command"
 """The tool that runs command lines."""
+READ: Final = "read_file"
+"""The tool that rules about reading name."""
 RUNS_OTHERS: Final = table(
     "env xargs sudo doas su sh bash dash zsh ksh fish eval exec source . command builtin nice nohup timeout setsid "
     "stdbuf trap alias hash enable mapfile readarray compgen complete bind time watch parallel busybox ssh chroot "
@@ -123,17 +125,27 @@ def allowing(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) ->
 
 
 def catching(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) -> Rule | None:
-    """The deny or ask rule, of those about the tool, that covers a path or a URL.
+    """The deny or ask rule, of those about the tool, that covers a path or a URL."""
+    if access.effect in {"network", "call"}:
+        return next((rule for rule in rules if not rule.pattern or matches(rule.pattern, access.target)), None)
+    return catching_path(rules, access.target, str(workspace.root))
+
+
+def catching_path(rules: Iterable[Rule], path: str, root: str) -> Rule | None:
+    """The deny or ask rule, of those about the tool, that covers a resolved path, in a project with this root.
 
     A bare name matches in any folder, and a folder includes what is in it.
     """
-    for rule in rules:
-        forms = _forms(access, workspace)
-        if access.effect not in {"network", "call"}:
-            forms = (*forms, Path(access.target).name, *(f"{form}/" for form in forms), f"/{forms[0]}")
-        if not rule.pattern or any(matches(rule.pattern, form) for form in forms):
-            return rule
-    return None
+    forms = _forms_of(path, root)
+    forms = (*forms, path.rpartition("/")[2], *(f"{form}/" for form in forms), f"/{forms[0]}")
+    return next(
+        (rule for rule in rules if not rule.pattern or any(matches(rule.pattern, each) for each in forms)), None
+    )
+
+
+def about_reading(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules about files that the model may not read, or not unasked."""
+    return tuple(rule for rule in rules if rule.pattern and rule.names(READ))
 
 
 def catching_line(rules: Iterable[Rule], text: str) -> Rule | None:
@@ -147,7 +159,7 @@ def catching_line(rules: Iterable[Rule], text: str) -> Rule | None:
             return rule
         words, more = _forbidden(rule.pattern)
         if line.opaque:
-            if all(_mentions(text, word) for word in words):
+            if all(mentions(text, word) for word in words):
                 return rule
         elif any(_forbids(words, more, command) for command in line.commands):
             return rule
@@ -178,7 +190,7 @@ def _forbids(words: tuple[str, ...], more: bool, command: SimpleCommand) -> bool
     if not runs:
         return False
     inner = ((texts[at].rsplit("/", 1)[-1], *texts[at + 1 :]) for at in range(1, len(texts)))
-    hidden = len(words) == 1 and any(_mentions(text, words[0]) for text in texts[1:])
+    hidden = len(words) == 1 and any(mentions(text, words[0]) for text in texts[1:])
     return hidden or any(_begins(words, True, each) for each in inner)
 
 
@@ -195,7 +207,8 @@ def _forbidden(pattern: str) -> tuple[tuple[str, ...], bool]:
     return (words[:-1], True) if words[-1:] == ("*",) else (words, False)
 
 
-def _mentions(text: str, word: str) -> bool:
+def mentions(text: str, word: str) -> bool:
+    """Whether a word of a rule stands in a text, or the letters of one with wildcards do."""
     literal = word.replace("*", "").replace("?", "")
     return (
         re.search(rf"(?<![\w.-]){re.escape(literal)}(?![\w-])" if literal == word else re.escape(literal), text)
@@ -224,16 +237,18 @@ def _forms(access: Access, workspace: WorkspaceView, rule: Rule | None = None) -
     """
     if access.effect in {"network", "call"}:
         return (access.target,)
-    path = Path(access.target)
-    relative = path.relative_to(workspace.root).as_posix() if path.is_relative_to(workspace.root) else ""
+    forms = _forms_of(access.target, str(workspace.root))
     if rule is not None and not rule.pattern.startswith(("/", "~")):
-        return (relative,) if relative else ()
-    forms = [relative] if relative else []
-    forms.append(access.target)
-    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises if there is none
-    if home.is_absolute() and path.is_relative_to(home):
-        forms.append(f"~/{path.relative_to(home).as_posix()}")
-    return tuple(forms)
+        return tuple(form for form in forms[:1] if form != access.target)
+    return forms
+
+
+def _forms_of(path: str, root: str) -> tuple[str, ...]:
+    relative = "." if path == root else path.removeprefix(f"{root.rstrip('/')}/")
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home raises if there is none
+    below_home = home.startswith("/") and (path == home or path.startswith(f"{home.rstrip('/')}/"))
+    in_home = f"~/{path[len(home) :].strip('/') or '.'}" if below_home else ""
+    return tuple(form for form in (relative if relative != path else "", path, in_home) if form)
 
 
 @lru_cache(maxsize=1_000)

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -11,6 +11,7 @@ import msgspec
 
 from tui_agent.regex import regex
 from tui_agent.tools.base import Change
+from tui_agent.tools.gate.rules import mentions
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.sandbox.landlock import deepest
 from tui_agent.tools.sandbox.launcher import Request
@@ -95,6 +96,15 @@ def refused_note(refused: Sequence[str]) -> list[str]:
     """A note about what the proxy did not let through."""
     listed = "; ".join(shown(each, 300) for each in refused[:_NAMED])
     return [f"[the sandbox did not let it reach {listed}]"] if refused else []
+
+
+def hidden_note(line: str, secret: Iterable[str]) -> list[str]:
+    """A note about hidden files that a command names: to root, they are there and empty."""
+    named = sorted(path for path in secret if mentions(line, path.rpartition("/")[2]))
+    if not named:
+        return []
+    listed = ", ".join(shown(path, 300) for path in named[:_NAMED])
+    return [f"[a rule of the user forbids to read these, so commands do not see what is in them: {listed}]"]
 
 
 def taken_back_note(paths: Sequence[Path], withheld: Path) -> list[str]:

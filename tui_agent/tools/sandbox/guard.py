@@ -72,7 +72,7 @@ class Guard:
         self._above = {place: number for place in sorted(tops) if (number := _number(None, place)) is not None}
         """The folders of those that may change, such as `.git`: they are brought back if they are renamed."""
         self._straight = [path for path in self._found.named if not _links_to(path)]
-        self.repositories, self.named = self._found.repositories, self._found.named
+        self.repositories, self.named, self.secret = self._found.repositories, self._found.named, self._found.secret
         self.git: dict[str, GitState] = {}
         """What git held in each of the `repositories`; nothing, of those that are new and stay where somebody works."""
 

@@ -25,6 +25,7 @@ from tui_agent.durable import make_private_folder, write_file
 from tui_agent.temporary import LockedFolder, remove_left_over
 from tui_agent.tools.base import Change, Tool, ToolContext, ToolOutput
 from tui_agent.tools.built_in import Wrapping
+from tui_agent.tools.gate.rules import Rule, about_reading, catching_path
 from tui_agent.tools.sandbox import kernel
 from tui_agent.tools.sandbox.guard import Guard, Snapshot
 from tui_agent.tools.sandbox.guarded import Finder, common_git_folder, is_git_folder
@@ -49,6 +50,8 @@ HELD: Final = "held"
 """The folder, in the program's own, for what commands left to git, by project."""
 HOME: Final = "home"
 """The folder, among the temporary files, that is the home of commands."""
+MOST_SECRET: Final = 500
+"""The most paths that are hidden from commands because of the user's rules."""
 _TRIAL_S: Final = 20.0
 _OUT_OF_TIME: Final = "it took too long"
 
@@ -121,7 +124,8 @@ class Sandbox:
     """The sandbox for a session's commands, including those of subtasks.
 
     `network`: the domains that commands may reach; `proxy.EVERYTHING`: all of the network, without the proxy.
-    `offered`: the mechanism to use, instead of testing for one.
+    `denied`: the user's deny rules; what they forbid to read is hidden. `offered`: the mechanism to use, instead of
+    testing for one.
     """
 
     def __init__(
@@ -130,6 +134,7 @@ class Sandbox:
         places: SandboxFolders,
         *,
         network: Iterable[str] = (),
+        denied: Iterable[Rule] = (),
         offered: SandboxMechanism | None = None,
     ) -> None:
         self.choice: Choice = choice
@@ -142,7 +147,9 @@ class Sandbox:
         self._making = threading.Lock()
         self._shown: tuple[object, list[str]] | None = None
         self._known: dict[str, Snapshot] = {}
-        self._finder = Finder(places.home, places.guarded)
+        self._denied = about_reading(denied)
+        self._finder = Finder(places.home, places.guarded, self._is_secret if self._denied else None)
+        self._beside = Finder(places.home, (), self._is_secret)
         self._git: dict[str, GitState] = {}
         name = sha256(os.fsencode(places.project)).hexdigest()
         self._held_file = places.program / HELD / f"{name}.json"
@@ -164,9 +171,10 @@ class Sandbox:
     @property
     def isolates(self) -> bool:
         """Whether a command inside can change and reach only what the sandbox grants; False if it has the network, and
-        once there were more folders than guarded files can be looked for in.
+        once there were more folders than guarded files can be looked for in, or more files than can be hidden.
         """
-        return self.confines and not self.network and self._guards
+        # Landlock cannot hide a file in a folder in which others may be made.
+        return self.confines and not self.network and self._guards and (not self._denied or self.kind != "landlock")
 
     @property
     def trouble(self) -> str:
@@ -183,9 +191,10 @@ class Sandbox:
             network = "it reaches the network only by HTTP, through the proxy of HTTPS_PROXY, and the user is asked"
         else:
             network = "there is no network"
+        hidden = ", but not the files that the user forbids to read" if self._denied else ""
         return (
             f"a command may write in {folders} and in its temporary folder, except guarded files; it may read those, "
-            f"the system's programs and the toolchain, and has an empty home of its own; {network}"
+            f"the system's programs and the toolchain{hidden}, and has an empty home of its own; {network}"
         )
 
     def temporary(self) -> Path:
@@ -228,6 +237,7 @@ class Sandbox:
         own = str(self.places.program)
         hidden += [own] if _is_in(own, (*shown, *folders)) else []
         hidden = [path for path in hidden if path not in folders and path not in shown]
+        hidden += self._secret(guard, shown) if kind != "landlock" else []
         # A toolchain in the project, such as its virtual environment, stays writable like all of it.
         shown = [path for path in shown if not _is_in(path, folders) or _is_in(path, hidden)]
         # The program's own installation, if it is in the project, is run outside.
@@ -251,6 +261,18 @@ class Sandbox:
         )
         return request._replace(arguments=in_seatbelt(request)) if kind == "seatbelt" else request
 
+    def _is_secret(self, path: str) -> bool:
+        return catching_path(self._denied, path, str(self.places.folders[0])) is not None
+
+    def _secret(self, guard: Guard, shown: Iterable[str]) -> list[str]:
+        """What the user forbids to read, in the writable folders and in those of the user that are `shown` besides."""
+        if not self._denied:
+            return []
+        ours = {os.path.realpath(path) for path in (self.places.project, *self.places.added)}
+        besides = self._beside.look(Path(path) for path in shown if path in ours).secret
+        alone = (path for path in shown if path in ours and self._is_secret(path))
+        return sorted({*guard.secret, *besides, *alone})[:MOST_SECRET]
+
     async def ready(self, request: Request, ask: Ask | None = None) -> None:
         """Start what starts it, and the proxy; `ask` is asked about domains. Raises OSError."""
         await ready(request)
@@ -262,7 +284,7 @@ class Sandbox:
         Reads files: call it off the event loop.
         """
         guard = Guard(self._finder, self._writable(), frozen=confines and self.kind != "landlock")
-        self._guards = guard.whole
+        self._guards = guard.whole and len(guard.secret) <= MOST_SECRET
         guard.git = {place: state_of(place, self._git.get(place)) for place in guard.repositories}
         self._git = dict(guard.git)
         return guard
@@ -304,7 +326,7 @@ class Sandbox:
         """
         self._taken += 1
         changed = guard.take_back(self.places.session / WITHHELD / str(self._taken), self._known)
-        self._guards = guard.whole
+        self._guards = guard.whole and len(guard.secret) <= MOST_SECRET
         self.journal.write(ended=guard)
         return changed
 

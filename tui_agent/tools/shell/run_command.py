@@ -34,7 +34,14 @@ from tui_agent.tools.base import (
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.environment import child_environment, sandboxed_environment
 from tui_agent.tools.gate.workspace import access_to, shown
-from tui_agent.tools.sandbox.denials import CommandBounds, denial_note, held_note, refused_note, taken_back_note
+from tui_agent.tools.sandbox.denials import (
+    CommandBounds,
+    denial_note,
+    held_note,
+    hidden_note,
+    refused_note,
+    taken_back_note,
+)
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.proxy import Ask
 from tui_agent.tools.sandbox.sandbox import WITHHELD, Sandbox, ready
@@ -241,7 +248,8 @@ class RunCommand(BuiltIn):
         sandbox.journal.write(begun=guard)
 
         def settle() -> list[str]:
-            return [*taken_back_note(sandbox.take_back(guard), withheld), *held_note(sandbox.held_by_git(guard))]
+            taken_back = taken_back_note(sandbox.take_back(guard), withheld)
+            return [*hidden_note(command, guard.secret), *taken_back, *held_note(sandbox.held_by_git(guard))]
 
         return _Prepared(request, settle, bounds)
 

@@ -1,0 +1,142 @@
+"""What a deny rule forbids to read, no command reads: hidden in the sandbox, refused without one."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.tools.sandbox.test_ways_out import Outside, kinds, outside
+from tests.tools.support import Call
+from tui_agent.conversation.blocks import ToolCall
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.gate.permissions import PermissionGate
+from tui_agent.tools.gate.rules import Rule
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.sandbox.sandbox import MOST_SECRET, Sandbox, SandboxMechanism
+from tui_agent.tools.shell.run_command import RunCommand
+
+__all__ = ["outside"]
+
+RULES = ("read_file(.env)", "read_file(keys/*)", "read_file(*.pem)", "edit_file(other.txt)")
+DENIED = tuple(map(Rule.read, RULES))
+
+
+def place_files(project: Path) -> None:
+    (project / "sub").mkdir()
+    (project / "keys" / "deep").mkdir(parents=True)
+    for name in (".env", "sub/.env", "keys/deep/id", "sub/a.pem"):
+        (project / name).write_text("SECRET\n")
+    (project / "other.txt").write_text("other\n")
+
+
+class Place:
+    def __init__(self, outside: Outside, kind: str) -> None:
+        self.project, self.session = outside.project, outside.state / "session"
+        place_files(self.project)
+        mechanism = SandboxMechanism(kind, "")  # type: ignore[arg-type]
+        self.sandbox = Sandbox("auto", outside.places, denied=DENIED, offered=mechanism)
+        self.tool = RunCommand(sandbox=self.sandbox)
+
+    async def run(self, line: str) -> str:
+        workspace = Workspace(self.project)
+        arguments = json.dumps({"command": line})
+        granted = self.tool.access(arguments, workspace)
+        return (await self.tool.run(arguments, Call(workspace, granted, self.session))).text
+
+
+@pytest.fixture(params=[kind for kind in kinds() if kind == "namespaces"])
+async def place(outside: Outside, request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+    found = Place(outside, request.param)
+    yield found
+    found.sandbox.close()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cat .env",
+        "cat sub/.env",
+        "cat keys/deep/id",
+        "grep -r '' .",
+        "mv sub moved; cat moved/.env moved/a.pem",
+        "mv .env shown; cat shown",
+        "ln .env shown; cat shown; ln -s sub/a.pem l; cat l",
+        "cp -r . /tmp/copy; grep -r '' /tmp/copy",
+        "python3 -c \"print(open('.env').read())\"",
+        "tar cf - . | tar xOf -",
+    ],
+)
+async def test_it_is_hidden(place: Place, line: str) -> None:
+    text = await place.run(f"{line} 2>&1; echo done")
+    assert "SECRET" not in text
+    assert "done" in text
+    assert ("a rule of the user forbids to read" in text) == any(name in line for name in (".env", ".pem", "keys"))
+    assert (place.project / "sub" / ".env").exists() or (place.project / "moved" / ".env").exists()
+
+
+async def test_all_else_goes_on(place: Place) -> None:
+    assert place.sandbox.isolates
+    assert "other" in await place.run("cat other.txt; echo new > made.txt; mkdir -p a/b; rm -r a; cat made.txt")
+    assert (place.project / ".env").read_text() == "SECRET\n"
+
+
+async def test_what_comes_later_is_hidden_too(place: Place) -> None:
+    await place.run("echo kept > later.txt")
+    (place.project / "later").mkdir()
+    (place.project / "later" / ".env").write_text("SECRET\n")
+    assert "SECRET" not in await place.run("cat later/.env")
+
+
+async def test_more_than_can_be_hidden_is_asked_about(place: Place) -> None:
+    for number in range(MOST_SECRET):
+        (place.project / f"{number}.pem").write_text("SECRET\n")
+    await place.run("true")
+    assert not place.sandbox.isolates
+
+
+def test_landlock_alone_cannot_hide_so_commands_are_asked_about(outside: Outside) -> None:
+    mechanism = SandboxMechanism("landlock", "")
+    assert not Sandbox("auto", outside.places, denied=DENIED, offered=mechanism).isolates
+    assert Sandbox("auto", outside.places, denied=DENIED[3:], offered=mechanism).isolates
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("cat .env", RULES[0]),
+        ("cd sub && head -1 .env", RULES[0]),
+        ("ls && cat other.txt sub/../.env", RULES[0]),
+        ("cat keys/deep/id", RULES[1]),
+        ("wc -l sub/*", RULES[0]),
+        ("cat link", RULES[2]),
+        ("cat other.txt", ""),
+        ("cat .envrc", ""),
+        ("echo .env.sample", ""),
+    ],
+)
+async def test_without_a_sandbox_it_is_refused(line: str, rule: str, tmp_path: Path) -> None:
+    async def never(question: PermissionQuestion) -> PermissionAnswer:
+        raise AssertionError(question.reason)
+
+    place_files(tmp_path)
+    (tmp_path / "link").symlink_to("sub/a.pem")
+    for mode in ("auto", "allow"):
+        gate = PermissionGate(mode, Workspace(tmp_path), deny=RULES)
+        call = ToolCall("1", "run_command", json.dumps({"command": line}))
+        verdict = await gate.check(RunCommand(), call, never)
+        assert (verdict.allowed, verdict.rule) == (not rule, rule)
+
+
+async def test_a_path_that_a_command_asks_to_read_is_refused(tmp_path: Path) -> None:
+    async def never(question: PermissionQuestion) -> PermissionAnswer:
+        raise AssertionError(question.reason)
+
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / ".env").write_text("SECRET\n")
+    (tmp_path / "project").mkdir()
+    gate = PermissionGate("auto", Workspace(tmp_path / "project"), deny=RULES)
+    arguments = json.dumps({"command": f"cat {other}/.env", "reads": [str(other / ".env")]})
+    verdict = await gate.check(RunCommand(), ToolCall("1", "run_command", arguments), never)
+    assert (verdict.allowed, verdict.rule) == (False, RULES[0])
