@@ -397,3 +397,13 @@ async def test_completions_come_back_with_the_focus(app: PromptApp) -> None:
         app.area.prompt.focus()
         await pilot.pause()
         assert app.area.completions.marked is not None
+
+
+async def test_enter_in_the_middle_of_a_text_completes_and_sends_nothing(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await write(pilot, " me")
+        app.area.prompt.move_cursor((0, 0))
+        await write(pilot, "/help")
+        await pilot.press("enter")
+        assert app.sent == []
+        assert app.area.prompt.text == "/help me"

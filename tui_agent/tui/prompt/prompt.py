@@ -408,9 +408,9 @@ class Prompt(SteadyTextArea):
                 return False
             case "completion.choose":
                 # Insert an ambiguous match without sending it; the next Enter sends.
-                is_typed = self._is_typed(choice)
+                is_typed, after = self._is_typed(choice), self._around_cursor()[1]
                 self._take(choice)
-                if choice.final and is_typed:
+                if choice.final and is_typed and not after.strip():
                     self._send()
             case "completion.close":
                 self._completions.show(None)
