@@ -296,7 +296,9 @@ async def _open(
     )
     background = BackgroundCommands(settings.output.stream_bytes)
     engine.running = lambda: background.running
-    sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, readable, gate.denied)
+    sandbox = gate.confinement = sandbox_of(
+        settings, arguments, workspace, store.folder, readable, gate.limits_on_reading
+    )
     languages = LanguageServers(settings.diagnostics, sandbox, arguments.project, trusted=arguments.trusted)
     here = Here(workspace.root, store.folder.name, lambda: engine.settings.model.effort)
     tools = tools_of(

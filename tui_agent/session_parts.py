@@ -151,10 +151,10 @@ def sandbox_of(
     workspace: Workspace,
     session: Path,
     readable: Iterable[Path],
-    denied: Iterable[Rule],
+    limits: Iterable[Rule],
 ) -> Sandbox:
-    """The sandbox for commands. Of the program's own files, they may read the session's and those in `readable`, and of
-    all files none that the `denied` rules are about.
+    """The sandbox for commands. Of the program's own files, they may read the session's and those in `readable`, and no
+    file that one of the rules in `limits` is about.
     """
     project = arguments.project.resolve()
     # Without what is above the working folder, git finds no repository. A home that is a repository stays unseen.
@@ -168,7 +168,7 @@ def sandbox_of(
         added=tuple(Path(arguments.folder, path).expanduser() for path in settings.permissions.read),
         guarded=tuple(path for path in workspace.guarded if not is_folder(path) and workspace.contains(path)),
     )
-    return Sandbox(settings.permissions.sandbox, places, network=settings.permissions.network, denied=denied)
+    return Sandbox(settings.permissions.sandbox, places, network=settings.permissions.network, limits=limits)
 
 
 def tools_of(

@@ -76,8 +76,8 @@ def judge_outside(text: str, rules: Iterable[Rule], workspace: WorkspaceView) ->
     return msgspec.structs.replace(judged, rule=rule, outside=judged.outcome == "allow")
 
 
-def denied_reading(text: str, rules: Sequence[Rule], workspace: WorkspaceView) -> Rule | None:
-    """The rule that forbids to read a file which a known command of a plain line names."""
+def limit_on_reading(text: str, rules: Sequence[Rule], workspace: WorkspaceView) -> Rule | None:
+    """The rule, of those about what may not be read, about a file that a known command of a plain line names."""
     line = read_line(text)
     if not rules or line.opaque:
         return None

@@ -19,9 +19,9 @@ from tui_agent.tools.base import Access, Ask, Change, PermissionQuestion, Previe
 from tui_agent.tools.gate.judging import (
     Judgement,
     PlainCommand,
-    denied_reading,
     judge,
     judge_outside,
+    limit_on_reading,
     notices_of,
     proposed_for,
     steps_of,
@@ -205,9 +205,9 @@ class PermissionGate:
         return self._unasked == "sandboxed" and self.history is not None and self._isolates
 
     @property
-    def denied(self) -> tuple[Rule, ...]:
-        """The deny rules of the settings."""
-        return self._deny
+    def limits_on_reading(self) -> tuple[Rule, ...]:
+        """The rules about what may not be read, or not unasked."""
+        return about_reading((*self._deny, *self._ask))
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -391,7 +391,9 @@ class PermissionGate:
         if self.mode == "allow":
             return Verdict(True, "Mode allow.", "mode", accesses=_outside(accesses) if stopped else accesses)
         for access in accesses:
-            if rule := _caught(_about(self._ask, tool), access, self._workspace):
+            asked = _about(self._ask, _named_in_rules(tool, access))
+            rule = _caught(asked, access, self._workspace) or self._limit_on_reading(self._ask, tool, access)
+            if rule:
                 return _Question(
                     f"The rule {rule.text} asks about it.", by_rule=True, seen=self._seen(tool, accesses, stopped)
                 )
@@ -449,13 +451,8 @@ class PermissionGate:
 
     def _denied(self, tool: str, access: Access) -> Verdict | None:
         deny = _about(self._deny, _named_in_rules(tool, access))
-        if access.effect == "run" and tool == SHELL and not self._isolates:
-            forbidden = denied_reading(access.target, about_reading(self._deny), self._workspace)
-            if forbidden is not None:
-                return Verdict(
-                    False, f"The rule {forbidden.text} forbids it.", "rule", _RULE_ADVICE, rule=forbidden.text
-                )
-        if rule := _caught(deny, access, self._workspace):
+        rule = _caught(deny, access, self._workspace) or self._limit_on_reading(self._deny, tool, access)
+        if rule:
             return Verdict(False, f"The rule {rule.text} forbids it.", "rule", _RULE_ADVICE, rule=rule.text)
         hidden = hides_commands(access.target) if deny and access.effect == "run" and self.mode == "allow" else ""
         if hidden:
@@ -467,6 +464,12 @@ class PermissionGate:
                 "one call each.",
             )
         return None
+
+    def _limit_on_reading(self, rules: Iterable[Rule], tool: str, access: Access) -> Rule | None:
+        """The rule about a file that a command reads; the sandbox hides these."""
+        if access.effect != "run" or tool != SHELL or self._isolates:
+            return None
+        return limit_on_reading(access.target, about_reading(rules), self._workspace)
 
     def _changes(self, tool: str, access: Access) -> bool:
         if access.effect == "run" and tool == SHELL and self._isolates:

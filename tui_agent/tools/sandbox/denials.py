@@ -104,7 +104,11 @@ def hidden_note(line: str, secret: Iterable[str]) -> list[str]:
     if not named:
         return []
     listed = ", ".join(shown(path, 300) for path in named[:_NAMED])
-    return [f"[a rule of the user forbids to read these, so commands do not see what is in them: {listed}]"]
+    note = (
+        f"[a rule of the user hides what is in these: {listed}. If the command has to read it, call again with these "
+        "paths as `reads`: the user is asked, unless the rule forbids it]"
+    )
+    return [note]
 
 
 def taken_back_note(paths: Sequence[Path], withheld: Path) -> list[str]:

@@ -25,7 +25,7 @@ from tui_agent.durable import make_private_folder, write_file
 from tui_agent.temporary import LockedFolder, remove_left_over
 from tui_agent.tools.base import Change, Tool, ToolContext, ToolOutput
 from tui_agent.tools.built_in import Wrapping
-from tui_agent.tools.gate.rules import Rule, about_reading, catching_path
+from tui_agent.tools.gate.rules import Rule, catching_path
 from tui_agent.tools.sandbox import kernel
 from tui_agent.tools.sandbox.guard import Guard, Snapshot
 from tui_agent.tools.sandbox.guarded import Finder, common_git_folder, is_git_folder
@@ -51,7 +51,7 @@ HELD: Final = "held"
 HOME: Final = "home"
 """The folder, among the temporary files, that is the home of commands."""
 MOST_SECRET: Final = 500
-"""The most paths that are hidden from commands because of the user's rules."""
+"""The most paths that are hidden because of the user's rules."""
 _TRIAL_S: Final = 20.0
 _OUT_OF_TIME: Final = "it took too long"
 
@@ -124,8 +124,8 @@ class Sandbox:
     """The sandbox for a session's commands, including those of subtasks.
 
     `network`: the domains that commands may reach; `proxy.EVERYTHING`: all of the network, without the proxy.
-    `denied`: the user's deny rules; what they forbid to read is hidden. `offered`: the mechanism to use, instead of
-    testing for one.
+    `limits`: the user's rules about what may not be read, or not unasked, which is hidden. `offered`: the mechanism to
+    use, instead of testing for one.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Sandbox:
         places: SandboxFolders,
         *,
         network: Iterable[str] = (),
-        denied: Iterable[Rule] = (),
+        limits: Iterable[Rule] = (),
         offered: SandboxMechanism | None = None,
     ) -> None:
         self.choice: Choice = choice
@@ -147,8 +147,8 @@ class Sandbox:
         self._making = threading.Lock()
         self._shown: tuple[object, list[str]] | None = None
         self._known: dict[str, Snapshot] = {}
-        self._denied = about_reading(denied)
-        self._finder = Finder(places.home, places.guarded, self._is_secret if self._denied else None)
+        self._limits = tuple(limits)
+        self._finder = Finder(places.home, places.guarded, self._is_secret if self._limits else None)
         self._beside = Finder(places.home, (), self._is_secret)
         self._git: dict[str, GitState] = {}
         name = sha256(os.fsencode(places.project)).hexdigest()
@@ -174,7 +174,7 @@ class Sandbox:
         once there were more folders than guarded files can be looked for in, or more files than can be hidden.
         """
         # Landlock cannot hide a file in a folder in which others may be made.
-        return self.confines and not self.network and self._guards and (not self._denied or self.kind != "landlock")
+        return self.confines and not self.network and self._guards and (not self._limits or self.kind != "landlock")
 
     @property
     def trouble(self) -> str:
@@ -191,7 +191,7 @@ class Sandbox:
             network = "it reaches the network only by HTTP, through the proxy of HTTPS_PROXY, and the user is asked"
         else:
             network = "there is no network"
-        hidden = ", but not the files that the user forbids to read" if self._denied else ""
+        hidden = ", but not the files that the user's rules keep from it" if self._limits else ""
         return (
             f"a command may write in {folders} and in its temporary folder, except guarded files; it may read those, "
             f"the system's programs and the toolchain{hidden}, and has an empty home of its own; {network}"
@@ -219,7 +219,7 @@ class Sandbox:
         read_only: bool = False,
         added: Iterable[Path] = (),
     ) -> Request:
-        """The request that starts a command inside; `added` are more paths that it may read.
+        """The request that starts a command inside; `added` are paths that the user allowed it to read.
 
         Reads folders: call it off the event loop.
         """
@@ -237,7 +237,8 @@ class Sandbox:
         own = str(self.places.program)
         hidden += [own] if _is_in(own, (*shown, *folders)) else []
         hidden = [path for path in hidden if path not in folders and path not in shown]
-        hidden += self._secret(guard, shown) if kind != "landlock" else []
+        allowed = {os.path.realpath(path) for path in added}
+        hidden += [path for path in self._secret(guard, shown) if path not in allowed] if kind != "landlock" else []
         # A toolchain in the project, such as its virtual environment, stays writable like all of it.
         shown = [path for path in shown if not _is_in(path, folders) or _is_in(path, hidden)]
         # The program's own installation, if it is in the project, is run outside.
@@ -262,11 +263,11 @@ class Sandbox:
         return request._replace(arguments=in_seatbelt(request)) if kind == "seatbelt" else request
 
     def _is_secret(self, path: str) -> bool:
-        return catching_path(self._denied, path, str(self.places.folders[0])) is not None
+        return catching_path(self._limits, path, str(self.places.folders[0])) is not None
 
     def _secret(self, guard: Guard, shown: Iterable[str]) -> list[str]:
-        """What the user forbids to read, in the writable folders and in those of the user that are `shown` besides."""
-        if not self._denied:
+        """What the user's rules hide, in the writable folders and in those of the user that are `shown` besides."""
+        if not self._limits:
             return []
         ours = {os.path.realpath(path) for path in (self.places.project, *self.places.added)}
         besides = self._beside.look(Path(path) for path in shown if path in ours).secret

@@ -249,7 +249,11 @@ class RunCommand(BuiltIn):
 
         def settle() -> list[str]:
             taken_back = taken_back_note(sandbox.take_back(guard), withheld)
-            return [*hidden_note(command, guard.secret), *taken_back, *held_note(sandbox.held_by_git(guard))]
+            return [
+                *hidden_note(command, guard.secret.difference(map(str, added))),
+                *taken_back,
+                *held_note(sandbox.held_by_git(guard)),
+            ]
 
         return _Prepared(request, settle, bounds)
 

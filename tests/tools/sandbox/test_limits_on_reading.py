@@ -1,4 +1,4 @@
-"""What a deny rule forbids to read, no command reads: hidden in the sandbox, refused without one."""
+"""What a rule forbids to read, no command reads: hidden in the sandbox, refused without one."""
 
 import json
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from tests.tools.support import Call
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import PermissionGate
-from tui_agent.tools.gate.rules import Rule
+from tui_agent.tools.gate.rules import Rule, about_reading
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.sandbox import MOST_SECRET, Sandbox, SandboxMechanism
 from tui_agent.tools.shell.run_command import RunCommand
@@ -19,7 +19,7 @@ from tui_agent.tools.shell.run_command import RunCommand
 __all__ = ["outside"]
 
 RULES = ("read_file(.env)", "read_file(keys/*)", "read_file(*.pem)", "edit_file(other.txt)")
-DENIED = tuple(map(Rule.read, RULES))
+LIMITS = about_reading(map(Rule.read, RULES))
 
 
 def place_files(project: Path) -> None:
@@ -35,12 +35,12 @@ class Place:
         self.project, self.session = outside.project, outside.state / "session"
         place_files(self.project)
         mechanism = SandboxMechanism(kind, "")  # type: ignore[arg-type]
-        self.sandbox = Sandbox("auto", outside.places, denied=DENIED, offered=mechanism)
+        self.sandbox = Sandbox("auto", outside.places, limits=LIMITS, offered=mechanism)
         self.tool = RunCommand(sandbox=self.sandbox)
 
-    async def run(self, line: str) -> str:
+    async def run(self, line: str, **more: object) -> str:
         workspace = Workspace(self.project)
-        arguments = json.dumps({"command": line})
+        arguments = json.dumps({"command": line, **more})
         granted = self.tool.access(arguments, workspace)
         return (await self.tool.run(arguments, Call(workspace, granted, self.session))).text
 
@@ -71,7 +71,7 @@ async def test_it_is_hidden(place: Place, line: str) -> None:
     text = await place.run(f"{line} 2>&1; echo done")
     assert "SECRET" not in text
     assert "done" in text
-    assert ("a rule of the user forbids to read" in text) == any(name in line for name in (".env", ".pem", "keys"))
+    assert ("a rule of the user hides" in text) == any(name in line for name in (".env", ".pem", "keys"))
     assert (place.project / "sub" / ".env").exists() or (place.project / "moved" / ".env").exists()
 
 
@@ -79,6 +79,13 @@ async def test_all_else_goes_on(place: Place) -> None:
     assert place.sandbox.isolates
     assert "other" in await place.run("cat other.txt; echo new > made.txt; mkdir -p a/b; rm -r a; cat made.txt")
     assert (place.project / ".env").read_text() == "SECRET\n"
+
+
+async def test_what_the_user_allowed_to_read_is_shown(place: Place) -> None:
+    text = await place.run("cat .env; cat sub/a.pem", reads=[".env"])
+    assert text.count("SECRET") == 1
+    assert "/project/sub/a.pem. If" in text
+    assert "/project/.env" not in text
 
 
 async def test_what_comes_later_is_hidden_too(place: Place) -> None:
@@ -97,8 +104,8 @@ async def test_more_than_can_be_hidden_is_asked_about(place: Place) -> None:
 
 def test_landlock_alone_cannot_hide_so_commands_are_asked_about(outside: Outside) -> None:
     mechanism = SandboxMechanism("landlock", "")
-    assert not Sandbox("auto", outside.places, denied=DENIED, offered=mechanism).isolates
-    assert Sandbox("auto", outside.places, denied=DENIED[3:], offered=mechanism).isolates
+    assert not Sandbox("auto", outside.places, limits=LIMITS, offered=mechanism).isolates
+    assert Sandbox("auto", outside.places, limits=about_reading([Rule.read(RULES[3])]), offered=mechanism).isolates
 
 
 @pytest.mark.parametrize(
@@ -126,6 +133,22 @@ async def test_without_a_sandbox_it_is_refused(line: str, rule: str, tmp_path: P
         call = ToolCall("1", "run_command", json.dumps({"command": line}))
         verdict = await gate.check(RunCommand(), call, never)
         assert (verdict.allowed, verdict.rule) == (not rule, rule)
+
+
+async def test_an_ask_rule_asks(outside: Outside) -> None:
+    asked: list[str] = []
+
+    async def no(question: PermissionQuestion) -> PermissionAnswer:
+        asked.append(question.reason)
+        return PermissionAnswer(allowed=False)
+
+    place_files(outside.project)
+    gate = PermissionGate("auto", Workspace(outside.project), ask=RULES[:1])
+    tool = RunCommand(sandbox=Sandbox("auto", outside.places, offered=SandboxMechanism("namespaces", "")))
+    assert [rule.text for rule in gate.limits_on_reading] == [RULES[0]]
+    for given in ({"command": "cat .env"}, {"command": "ls", "reads": [".env"]}, {"command": "cat other.txt"}):
+        await gate.check(tool, ToolCall("1", "run_command", json.dumps(given)), no)
+    assert asked == [f"The rule {RULES[0]} asks about it."] * 2
 
 
 async def test_a_path_that_a_command_asks_to_read_is_refused(tmp_path: Path) -> None:
