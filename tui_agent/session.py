@@ -296,9 +296,7 @@ async def _open(
     )
     background = BackgroundCommands(settings.output.stream_bytes)
     engine.running = lambda: background.running
-    sandbox = gate.confinement = sandbox_of(
-        settings, arguments, workspace, store.folder, readable, gate.limits_on_reading
-    )
+    sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, readable, gate.limits)
     languages = LanguageServers(settings.diagnostics, sandbox, arguments.project, trusted=arguments.trusted)
     here = Here(workspace.root, store.folder.name, lambda: engine.settings.model.effort)
     tools = tools_of(

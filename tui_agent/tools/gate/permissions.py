@@ -29,12 +29,13 @@ from tui_agent.tools.gate.judging import (
 from tui_agent.tools.gate.read_first import Approved, FilesRunFirst
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.rules import (
+    CHANGE,
     OUTSIDE,
     READ,
     SHELL,
     UNRECORDED,
     Rule,
-    about_reading,
+    about,
     allowing,
     catching,
     catching_line,
@@ -205,9 +206,9 @@ class PermissionGate:
         return self._unasked == "sandboxed" and self.history is not None and self._isolates
 
     @property
-    def limits_on_reading(self) -> tuple[Rule, ...]:
-        """The rules about what may not be read, or not unasked."""
-        return about_reading((*self._deny, *self._ask))
+    def limits(self) -> tuple[Rule, ...]:
+        """The rules about files that may not be read or changed, or not unasked."""
+        return about((READ, *CHANGE), (*self._deny, *self._ask))
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -469,7 +470,7 @@ class PermissionGate:
         """The rule about a file that a command reads; the sandbox hides these."""
         if access.effect != "run" or tool != SHELL or self._isolates:
             return None
-        return limit_on_reading(access.target, about_reading(rules), self._workspace)
+        return limit_on_reading(access.target, about((READ,), rules), self._workspace)
 
     def _changes(self, tool: str, access: Access) -> bool:
         if access.effect == "run" and tool == SHELL and self._isolates:

@@ -9,7 +9,7 @@ relative to the project, absolute, or starts with ``~/``. The tool's name may co
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,8 @@ SHELL: Final = "run_command"
 """The tool that runs command lines."""
 READ: Final = "read_file"
 """The tool that rules about reading name."""
+CHANGE: Final = ("edit_file", "write_file")
+"""The tools that rules about changing files name."""
 RUNS_OTHERS: Final = table(
     "env xargs sudo doas su sh bash dash zsh ksh fish eval exec source . command builtin nice nohup timeout setsid "
     "stdbuf trap alias hash enable mapfile readarray compgen complete bind time watch parallel busybox ssh chroot "
@@ -143,9 +145,9 @@ def catching_path(rules: Iterable[Rule], path: str, root: str) -> Rule | None:
     )
 
 
-def about_reading(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """The rules about files that the model may not read, or not unasked."""
-    return tuple(rule for rule in rules if rule.pattern and rule.names(READ))
+def about(tools: Sequence[str], rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules about certain files, for one of these tools."""
+    return tuple(rule for rule in rules if rule.pattern and any(map(rule.names, tools)))
 
 
 def catching_line(rules: Iterable[Rule], text: str) -> Rule | None:

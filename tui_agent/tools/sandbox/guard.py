@@ -20,7 +20,16 @@ from typing_extensions import override
 from tui_agent.durable import make_private_folder
 from tui_agent.regular import read_at_most, remove_tree
 from tui_agent.tools.files.confined import folder_of
-from tui_agent.tools.sandbox.guarded import IN_GIT, INSTALLED, Finder, GuardedPaths, at_the_top, runs_nothing, with_mode
+from tui_agent.tools.sandbox.guarded import (
+    IN_GIT,
+    INSTALLED,
+    MAX_LIMITED,
+    Finder,
+    GuardedPaths,
+    at_the_top,
+    runs_nothing,
+    with_mode,
+)
 from tui_agent.tools.sandbox.held_by_git import GitState
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -58,21 +67,25 @@ class Guard:
         self._finder, self._folders = finder, folders
         self._found = finder.look(folders)
         self.whole = self._found.whole
-        """Whether everything guarded could be looked for, so far."""
+        """Whether everything guarded could be looked for, and protected, so far."""
         self._paths = self._existing(self._found)
         self.fixed = [path for path in sorted(self._paths) if at_the_top(path, folders)]
-        """The existing guarded paths that mounts protect: those at the top of the folders."""
+        """The existing paths that mounts protect: guarded ones at the top of the folders, and by the user's rules."""
         frozen_paths = {path for path in self.fixed if frozen and not os.path.islink(path)}  # noqa: PTH114
         self._noted = {path: contents(Path(path)) for path in self._paths - frozen_paths}
         # What is too much to be restored must not change.
         too_much = sorted(path for path, found in self._noted.items() if found is None)
         self.fixed += too_much if frozen else ()
-        self.whole = self.whole and (frozen or not too_much)
+        limited = dict(sorted(self._found.limited.items())[:MAX_LIMITED])
+        self.fixed += [path for path, limit in limited.items() if frozen and limit == "write"]
+        self.secret = {path for path, limit in limited.items() if limit == "read"}
+        """What commands may not read."""
+        self.whole = self.whole and (frozen or not too_much) and len(self._found.limited) <= MAX_LIMITED
         tops = {os.path.dirname(path) for path in self.fixed if path in self._noted}  # noqa: PTH120
         self._above = {place: number for place in sorted(tops) if (number := _number(None, place)) is not None}
         """The folders of those that may change, such as `.git`: they are brought back if they are renamed."""
         self._straight = [path for path in self._found.named if not _links_to(path)]
-        self.repositories, self.named, self.secret = self._found.repositories, self._found.named, self._found.secret
+        self.repositories, self.named = self._found.repositories, self._found.named
         self.git: dict[str, GitState] = {}
         """What git held in each of the `repositories`; nothing, of those that are new and stay where somebody works."""
 

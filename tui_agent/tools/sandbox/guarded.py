@@ -6,7 +6,7 @@ They are looked for at every depth of the writable folders. A folder that has no
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -29,6 +29,8 @@ objects and the index, is written by every commit."""
 
 MAX_FOLDERS: Final = 200_000
 """The most folders that are looked into."""
+MAX_LIMITED: Final = 500
+"""The most paths that are hidden or read-only because of the user's rules."""
 INSTALLED: Final = words(
     "node_modules site-packages bower_components vendor pods target .venv venv .tox .nox __pycache__ .terraform "
     ".cargo-home deps _build"
@@ -48,43 +50,49 @@ repository lies.
 """
 
 
+Limit: TypeAlias = Literal["read", "write"]
+"""What commands may not do with a file: read it, or change it."""
+
+
 class GuardedPaths(msgspec.Struct, frozen=True):
     """Existing guarded paths, git folders, and folders that could not be read. `whole`: everything was looked at.
 
-    `named`: what the files of the git folders name or lead to, whether it exists or not. `secret`: what no command may
-    read, without what is in it.
+    `named`: what the files of the git folders name or lead to, whether it exists or not. `limited`: what commands may
+    not read or not change, by path, without what is in it.
     """
 
     paths: frozenset[str]
     named: frozenset[str]
     repositories: frozenset[str]
     unreadable: frozenset[str]
-    secret: frozenset[str]
+    limited: Mapping[str, Limit]
     whole: bool
 
 
 class _Folder(NamedTuple):
     """A folder as last read: its stamp, the guarded names in it, those of folders to look at, of what is neither a file
-    nor a folder, and of what no command may read.
+    nor a folder, and of what commands may not read or not change.
     """
 
     stamp: tuple[int, int]
     guarded: tuple[str, ...]
     folders: tuple[str, ...]
     others: tuple[str, ...]
-    secret: tuple[str, ...]
+    limited: Mapping[str, Limit]
     is_repository: bool
 
 
 class Finder:
     """Finds the guarded paths below some folders. `home` is the user's; `named` are guarded whatever their names.
 
-    `is_secret`: whether no command may read a path.
+    `limit`: what commands may not do with the file or folder at a path, if there is such a thing.
     """
 
-    def __init__(self, home: Path, named: Iterable[Path] = (), is_secret: Callable[[str], bool] | None = None) -> None:
+    def __init__(
+        self, home: Path, named: Iterable[Path] = (), limit: Callable[[str], Limit | None] | None = None
+    ) -> None:
         self._home = str(home)
-        self._is_secret = is_secret
+        self._limit = limit
         self._also = frozenset(map(str, named))
         self._known: dict[str, _Folder] = {}
         self._last: tuple[tuple[Path, ...], GuardedPaths] | None = None
@@ -103,8 +111,8 @@ class Finder:
         named = set(self._also)
         repositories: set[str] = set()
         unreadable: set[str] = set()
-        secret: set[str] = set()
-        in_secret: set[str] = set()
+        limited: dict[str, Limit] = {}
+        below_limited: dict[str, Limit] = {}
         seen: dict[str, _Folder] = {}
         waiting: list[tuple[str, _Within]] = [(str(folder), "project") for folder in tops]
         while waiting and len(seen) < MAX_FOLDERS:
@@ -118,12 +126,13 @@ class Finder:
                 continue  # it went meanwhile, or its name is too long for anybody
             names = found.guarded if within == "project" else (name for name in found.guarded if _plain(name) == ".git")
             paths.update(f"{place}/{name}" for name in names)
-            if place in in_secret:
-                in_secret.update(f"{place}/{name}" for name in found.folders)
-            elif found.secret:
-                inside = {f"{place}/{name}" for name in found.secret}
-                secret |= inside
-                in_secret |= inside
+            above = below_limited.get(place)
+            for name, limit in found.limited.items() if above != "read" else ():
+                if limit != above:
+                    limited[f"{place}/{name}"] = below_limited[f"{place}/{name}"] = limit
+            if above is not None:
+                for name in found.folders:
+                    below_limited.setdefault(f"{place}/{name}", above)
             in_place = os.path.basename(place).lower() == ".git"  # noqa: PTH119
             if found.is_repository and (in_place or within != "git's own"):
                 repositories.add(place)
@@ -140,12 +149,7 @@ class Finder:
             waiting += [(f"{place}/{name}", inside) for name, inside in _inside(place, found, within)]
         self._known = seen
         everything = GuardedPaths(
-            frozenset(paths),
-            frozenset(named),
-            frozenset(repositories),
-            frozenset(unreadable),
-            frozenset(secret),
-            whole=not waiting,
+            frozenset(paths), frozenset(named), frozenset(repositories), frozenset(unreadable), limited, not waiting
         )
         self._last = tops, everything
         return everything
@@ -195,15 +199,16 @@ class Finder:
         guarded: list[str] = []
         folders: list[str] = []
         others: list[str] = []
-        secret: list[str] = []
+        limited: dict[str, Limit] = {}
         names: set[str] = set()
         above = _plain(os.path.basename(place))  # noqa: PTH119 - done for every folder
         with os.scandir(place) as entries:
             for entry in entries:
                 name = entry.name
                 names.add(name)
-                if self._is_secret is not None and self._is_secret(f"{place}/{name}"):
-                    secret.append(name)
+                # A link is what it leads to, as for every rule about a path.
+                if self._limit is not None and not entry.is_symlink() and (limit := self._limit(f"{place}/{name}")):
+                    limited[name] = limit
                 plain = _plain(name)
                 is_folder = entry.is_dir(follow_symlinks=False)
                 is_other = not (is_folder or entry.is_file(follow_symlinks=False))
@@ -223,7 +228,7 @@ class Finder:
                     folders.append(name)
         # With a `commondir`, the objects and references lie elsewhere.
         is_repository = above == ".git" or names >= _REPOSITORY or names >= {"HEAD", "commondir"}
-        return _Folder(stamp, tuple(guarded), tuple(folders), tuple(others), tuple(secret), is_repository)
+        return _Folder(stamp, tuple(guarded), tuple(folders), tuple(others), limited, is_repository)
 
 
 def _stamp_of(file: str) -> tuple[int, ...]:

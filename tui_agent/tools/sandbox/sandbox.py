@@ -25,10 +25,10 @@ from tui_agent.durable import make_private_folder, write_file
 from tui_agent.temporary import LockedFolder, remove_left_over
 from tui_agent.tools.base import Change, Tool, ToolContext, ToolOutput
 from tui_agent.tools.built_in import Wrapping
-from tui_agent.tools.gate.rules import Rule, catching_path
+from tui_agent.tools.gate.rules import CHANGE, READ, Rule, about, catching_path
 from tui_agent.tools.sandbox import kernel
 from tui_agent.tools.sandbox.guard import Guard, Snapshot
-from tui_agent.tools.sandbox.guarded import Finder, common_git_folder, is_git_folder
+from tui_agent.tools.sandbox.guarded import MAX_LIMITED, Finder, Limit, common_git_folder, is_git_folder
 from tui_agent.tools.sandbox.held_by_git import GitState, held_since, state_of
 from tui_agent.tools.sandbox.home import cache_variables, fill
 from tui_agent.tools.sandbox.interrupted import Journal
@@ -50,8 +50,6 @@ HELD: Final = "held"
 """The folder, in the program's own, for what commands left to git, by project."""
 HOME: Final = "home"
 """The folder, among the temporary files, that is the home of commands."""
-MOST_SECRET: Final = 500
-"""The most paths that are hidden because of the user's rules."""
 _TRIAL_S: Final = 20.0
 _OUT_OF_TIME: Final = "it took too long"
 
@@ -124,8 +122,8 @@ class Sandbox:
     """The sandbox for a session's commands, including those of subtasks.
 
     `network`: the domains that commands may reach; `proxy.EVERYTHING`: all of the network, without the proxy.
-    `limits`: the user's rules about what may not be read, or not unasked, which is hidden. `offered`: the mechanism to
-    use, instead of testing for one.
+    `limits`: the user's rules about files that may not be read, which are hidden, or not changed, which are read-only.
+    `offered`: the mechanism to use, instead of testing for one.
     """
 
     def __init__(
@@ -147,16 +145,16 @@ class Sandbox:
         self._making = threading.Lock()
         self._shown: tuple[object, list[str]] | None = None
         self._known: dict[str, Snapshot] = {}
-        self._limits = tuple(limits)
-        self._finder = Finder(places.home, places.guarded, self._is_secret if self._limits else None)
-        self._beside = Finder(places.home, (), self._is_secret)
+        self._unread, self._unchanged = about((READ,), limits := tuple(limits)), about(CHANGE, limits)
+        self._finder = Finder(places.home, places.guarded, self._limit if limits else None)
+        self._beside = Finder(places.home, (), self._limit)
         self._git: dict[str, GitState] = {}
         name = sha256(os.fsencode(places.project)).hexdigest()
         self._held_file = places.program / HELD / f"{name}.json"
         self._taken = 0
         self.journal = Journal(places.program / JOURNALS, places.session / WITHHELD / "killed", self._known)
         """What is noted of commands that run now."""
-        self._guards = True
+        self._guards = self._hides_all = True
 
     @property
     def kind(self) -> Kind:
@@ -174,7 +172,8 @@ class Sandbox:
         once there were more folders than guarded files can be looked for in, or more files than can be hidden.
         """
         # Landlock cannot hide a file in a folder in which others may be made.
-        return self.confines and not self.network and self._guards and (not self._limits or self.kind != "landlock")
+        hides = self._hides_all and (not self._unread or self.kind != "landlock")
+        return self.confines and not self.network and self._guards and hides
 
     @property
     def trouble(self) -> str:
@@ -191,7 +190,7 @@ class Sandbox:
             network = "it reaches the network only by HTTP, through the proxy of HTTPS_PROXY, and the user is asked"
         else:
             network = "there is no network"
-        hidden = ", but not the files that the user's rules keep from it" if self._limits else ""
+        hidden = ", but not the files that the user's rules keep from it" if self._unread else ""
         return (
             f"a command may write in {folders} and in its temporary folder, except guarded files; it may read those, "
             f"the system's programs and the toolchain{hidden}, and has an empty home of its own; {network}"
@@ -262,17 +261,23 @@ class Sandbox:
         )
         return request._replace(arguments=in_seatbelt(request)) if kind == "seatbelt" else request
 
-    def _is_secret(self, path: str) -> bool:
-        return catching_path(self._limits, path, str(self.places.folders[0])) is not None
+    def _limit(self, path: str) -> Limit | None:
+        """What the user's rules forbid, or have them asked about, for a path."""
+        root = str(self.places.folders[0])
+        if catching_path(self._unread, path, root):
+            return "read"
+        return "write" if catching_path(self._unchanged, path, root) else None
 
     def _secret(self, guard: Guard, shown: Iterable[str]) -> list[str]:
         """What the user's rules hide, in the writable folders and in those of the user that are `shown` besides."""
-        if not self._limits:
+        if not self._unread:
             return []
         ours = {os.path.realpath(path) for path in (self.places.project, *self.places.added)}
-        besides = self._beside.look(Path(path) for path in shown if path in ours).secret
-        alone = (path for path in shown if path in ours and self._is_secret(path))
-        return sorted({*guard.secret, *besides, *alone})[:MOST_SECRET]
+        besides = self._beside.look(Path(path) for path in shown if path in ours).limited
+        found = {path for path in (*besides, *shown) if path in besides or path in ours}
+        found = {*guard.secret, *(path for path in found if self._limit(path) == "read")}
+        self._hides_all = len(found) <= MAX_LIMITED
+        return sorted(found)[:MAX_LIMITED]
 
     async def ready(self, request: Request, ask: Ask | None = None) -> None:
         """Start what starts it, and the proxy; `ask` is asked about domains. Raises OSError."""
@@ -285,7 +290,7 @@ class Sandbox:
         Reads files: call it off the event loop.
         """
         guard = Guard(self._finder, self._writable(), frozen=confines and self.kind != "landlock")
-        self._guards = guard.whole and len(guard.secret) <= MOST_SECRET
+        self._guards = guard.whole
         guard.git = {place: state_of(place, self._git.get(place)) for place in guard.repositories}
         self._git = dict(guard.git)
         return guard
@@ -327,7 +332,7 @@ class Sandbox:
         """
         self._taken += 1
         changed = guard.take_back(self.places.session / WITHHELD / str(self._taken), self._known)
-        self._guards = guard.whole and len(guard.secret) <= MOST_SECRET
+        self._guards = guard.whole
         self.journal.write(ended=guard)
         return changed
 

@@ -1,4 +1,4 @@
-"""What a rule forbids to read, no command reads: hidden in the sandbox, refused without one."""
+"""What a rule forbids to read or change, no command does: in the sandbox it is hidden or read-only."""
 
 import json
 from collections.abc import AsyncIterator
@@ -11,23 +11,26 @@ from tests.tools.support import Call
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import PermissionGate
-from tui_agent.tools.gate.rules import Rule, about_reading
+from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.sandbox.sandbox import MOST_SECRET, Sandbox, SandboxMechanism
+from tui_agent.tools.sandbox.guarded import MAX_LIMITED
+from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxMechanism
 from tui_agent.tools.shell.run_command import RunCommand
 
 __all__ = ["outside"]
 
-RULES = ("read_file(.env)", "read_file(keys/*)", "read_file(*.pem)", "edit_file(other.txt)")
-LIMITS = about_reading(map(Rule.read, RULES))
+RULES = ("read_file(.env)", "read_file(keys/*)", "read_file(*.pem)", "edit_file(done/*)", "write_file(fixed.txt)")
+LIMITS = tuple(map(Rule.read, RULES))
 
 
 def place_files(project: Path) -> None:
     (project / "sub").mkdir()
+    (project / "done").mkdir()
     (project / "keys" / "deep").mkdir(parents=True)
     for name in (".env", "sub/.env", "keys/deep/id", "sub/a.pem"):
         (project / name).write_text("SECRET\n")
-    (project / "other.txt").write_text("other\n")
+    for name in ("other.txt", "fixed.txt", "sub/fixed.txt", "done/old.sql"):
+        (project / name).write_text("other\n")
 
 
 class Place:
@@ -59,7 +62,7 @@ async def place(outside: Outside, request: pytest.FixtureRequest) -> AsyncIterat
         "cat sub/.env",
         "cat keys/deep/id",
         "grep -r '' .",
-        "mv sub moved; cat moved/.env moved/a.pem",
+        "mkdir n; mv sub/.env n; cat n/.env; mv n moved; cat moved/.env sub/a.pem",
         "mv .env shown; cat shown",
         "ln .env shown; cat shown; ln -s sub/a.pem l; cat l",
         "cp -r . /tmp/copy; grep -r '' /tmp/copy",
@@ -72,7 +75,7 @@ async def test_it_is_hidden(place: Place, line: str) -> None:
     assert "SECRET" not in text
     assert "done" in text
     assert ("a rule of the user hides" in text) == any(name in line for name in (".env", ".pem", "keys"))
-    assert (place.project / "sub" / ".env").exists() or (place.project / "moved" / ".env").exists()
+    assert (place.project / "sub" / ".env").read_text() == "SECRET\n"
 
 
 async def test_all_else_goes_on(place: Place) -> None:
@@ -88,6 +91,25 @@ async def test_what_the_user_allowed_to_read_is_shown(place: Place) -> None:
     assert "/project/.env" not in text
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo x > fixed.txt",
+        "rm fixed.txt",
+        "mv sub other",
+        "sed -i s/o/x/ done/old.sql",
+        "touch done/new.sql",
+        "rm -r done",
+    ],
+)
+async def test_what_may_not_be_changed_is_read_only(place: Place, line: str) -> None:
+    before = {path: path.read_bytes() for path in place.project.rglob("*") if path.is_file()}
+    text = await place.run(f"cat fixed.txt sub/fixed.txt done/old.sql && {line}")
+    assert text.count("other") >= 3
+    assert "Read-only" in text or "busy" in text
+    assert {path: path.read_bytes() for path in place.project.rglob("*") if path.is_file()} == before
+
+
 async def test_what_comes_later_is_hidden_too(place: Place) -> None:
     await place.run("echo kept > later.txt")
     (place.project / "later").mkdir()
@@ -96,7 +118,7 @@ async def test_what_comes_later_is_hidden_too(place: Place) -> None:
 
 
 async def test_more_than_can_be_hidden_is_asked_about(place: Place) -> None:
-    for number in range(MOST_SECRET):
+    for number in range(MAX_LIMITED):
         (place.project / f"{number}.pem").write_text("SECRET\n")
     await place.run("true")
     assert not place.sandbox.isolates
@@ -105,7 +127,7 @@ async def test_more_than_can_be_hidden_is_asked_about(place: Place) -> None:
 def test_landlock_alone_cannot_hide_so_commands_are_asked_about(outside: Outside) -> None:
     mechanism = SandboxMechanism("landlock", "")
     assert not Sandbox("auto", outside.places, limits=LIMITS, offered=mechanism).isolates
-    assert Sandbox("auto", outside.places, limits=about_reading([Rule.read(RULES[3])]), offered=mechanism).isolates
+    assert Sandbox("auto", outside.places, limits=LIMITS[3:], offered=mechanism).isolates
 
 
 @pytest.mark.parametrize(
@@ -145,7 +167,7 @@ async def test_an_ask_rule_asks(outside: Outside) -> None:
     place_files(outside.project)
     gate = PermissionGate("auto", Workspace(outside.project), ask=RULES[:1])
     tool = RunCommand(sandbox=Sandbox("auto", outside.places, offered=SandboxMechanism("namespaces", "")))
-    assert [rule.text for rule in gate.limits_on_reading] == [RULES[0]]
+    assert [rule.text for rule in gate.limits] == [RULES[0]]
     for given in ({"command": "cat .env"}, {"command": "ls", "reads": [".env"]}, {"command": "cat other.txt"}):
         await gate.check(tool, ToolCall("1", "run_command", json.dumps(given)), no)
     assert asked == [f"The rule {RULES[0]} asks about it."] * 2
