@@ -21,7 +21,7 @@ from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
 from tui_agent.tui.context.draft_screen import DraftScreen, EditedText
 from tui_agent.tui.context.panel import ContextPanel
 from tui_agent.tui.context.previews import PreviewScreen
-from tui_agent.tui.context.rows import ItemKey, StepKey, WordsKey
+from tui_agent.tui.context.rows import EXPLAINED, AheadKey, ItemKey, StepKey, WordsKey
 from tui_agent.tui.context.words_screen import WordsScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.reading import TextScreen
@@ -205,6 +205,42 @@ async def test_a_step_is_undone_from_the_panel(arguments: Arguments) -> None:
         await pilot.press("u")
         await until(pilot, lambda: state_of(app, seq)[0] == "verbatim")
         assert boundary.undone
+
+
+async def test_enter_on_a_step_says_why_it_was_taken_and_x_explains_the_words(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        boundary = await cleared(app, pilot)
+        panel = await panel_of(app, pilot)
+        panel.query_one(RowList).go_to(StepKey(boundary.seq))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        assert boundary.text in await read_through(app, pilot)
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        assert EXPLAINED.partition("\n")[0] in await read_through(app, pilot)
+
+
+async def read_through(app: TuiAgent, pilot: Pilot[object]) -> str:
+    """The text of the open reading dialog, which is closed."""
+    screen = app.screen
+    assert isinstance(screen, TextScreen)
+    await until(pilot, lambda: screen._lines)
+    await pilot.press("escape")
+    await until(pilot, lambda: app.screen is not screen)
+    return "\n".join(screen._lines)
+
+
+async def test_enter_on_what_comes_next_previews_it(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        panel = await panel_of(app, pilot)
+        rows = panel.query_one(RowList)
+        await pilot.press("home")
+        ahead = rows.key
+        assert isinstance(ahead, AheadKey)
+        keys = str(panel.query("Static").last().render())
+        assert "previews it" in keys
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, PreviewScreen))
 
 
 async def compacted(app: TuiAgent, pilot: Pilot[object]) -> ContextPanel:
