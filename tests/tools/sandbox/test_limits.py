@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.tools.sandbox.test_ways_out import Outside, kinds, outside
 from tests.tools.support import Call
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.base import Access, PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.workspace import Workspace
@@ -115,6 +116,29 @@ async def test_what_comes_later_is_hidden_too(place: Place) -> None:
     (place.project / "later").mkdir()
     (place.project / "later" / ".env").write_text("SECRET\n")
     assert "SECRET" not in await place.run("cat later/.env")
+
+
+@pytest.mark.skipif("namespaces" not in kinds(), reason="no namespaces here")
+async def test_it_is_hidden_where_commands_may_only_read(outside: Outside) -> None:
+    place_files(outside.project)
+    added = outside.outside / "added"
+    added.mkdir()
+    (added / ".env").write_text("SECRET\n")
+    (added / "plain.txt").write_text("plain\n")
+    below, above = outside.project / "below", outside.project
+    below.mkdir()
+    places = structs.replace(outside.places, folders=(below,), shown=(above, added), added=(added,))
+    sandbox = Sandbox("auto", places, limits=LIMITS, offered=SandboxMechanism("namespaces", ""))
+    try:
+        workspace = Workspace(below)
+        arguments = json.dumps({"command": f"cat ../.env ../sub/a.pem ../other.txt {added}/.env {added}/plain.txt"})
+        context = Call(workspace, (Access("run", ""),), outside.state / "session")
+        text = (await RunCommand(sandbox=sandbox).run(arguments, context)).text
+    finally:
+        sandbox.close()
+    assert "other" in text
+    assert "plain" in text
+    assert "SECRET" not in text
 
 
 async def test_more_than_can_be_hidden_is_asked_about(place: Place) -> None:

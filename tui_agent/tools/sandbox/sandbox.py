@@ -147,7 +147,7 @@ class Sandbox:
         self._known: dict[str, Snapshot] = {}
         self._unread, self._unchanged = about((READ,), limits := tuple(limits)), about(CHANGE, limits)
         self._finder = Finder(places.home, places.guarded, self._limit if limits else None)
-        self._beside = Finder(places.home, (), self._limit)
+        self._shown_finder = Finder(places.home, (), self._limit)
         self._git: dict[str, GitState] = {}
         name = sha256(os.fsencode(places.project)).hexdigest()
         self._held_file = places.program / HELD / f"{name}.json"
@@ -273,11 +273,11 @@ class Sandbox:
         if not self._unread:
             return []
         ours = {os.path.realpath(path) for path in (self.places.project, *self.places.added)}
-        besides = self._beside.look(Path(path) for path in shown if path in ours).limited
-        found = {path for path in (*besides, *shown) if path in besides or path in ours}
-        found = {*guard.secret, *(path for path in found if self._limit(path) == "read")}
-        self._hides_all = len(found) <= MAX_LIMITED
-        return sorted(found)[:MAX_LIMITED]
+        places = [path for path in shown if path in ours]
+        below = self._shown_finder.look(map(Path, places)).limited
+        secret = {*guard.secret, *(path for path in (*places, *below) if self._limit(path) == "read")}
+        self._hides_all = len(secret) <= MAX_LIMITED
+        return sorted(secret)[:MAX_LIMITED]
 
     async def ready(self, request: Request, ask: Ask | None = None) -> None:
         """Start what starts it, and the proxy; `ask` is asked about domains. Raises OSError."""
