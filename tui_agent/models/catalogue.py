@@ -36,6 +36,7 @@ PROVIDERS: tuple[Provider, ...] = (ANTHROPIC, GEMINI, *OPENAI_LIKE, BEDROCK, VER
 
 
 _WORD = r"[^\W_]+"
+_DIGIT = re.compile(r"[0-9]")
 
 
 class ModelName(msgspec.Struct, frozen=True):
@@ -88,8 +89,8 @@ class Catalogue:
     def resolve(self, name: str) -> ModelName:
         """Resolve ``claude-…``, ``gemini-…``, ``provider:id``, ``provider/id``, ``offline`` or a word such as ``opus``.
 
-        Words are looked for in the models that are suggested; of several, the first of a provider with a key is meant.
-        Raises `UnknownModel`.
+        Words, and names without a number such as ``claude-opus``, are looked for in the models that are suggested; of
+        several, the first of a provider with a key is meant. Raises `UnknownModel`.
         """
         given = name.strip()
         prefix, separator, rest = _parts(given)
@@ -102,11 +103,15 @@ class Catalogue:
             model = rest.strip()
             if not model or provider.id == OFFLINE:
                 raise self._unknown(given)
+            if not _DIGIT.search(model) and (found := self._with_words(model, [provider])) is not None:
+                return found
         else:
             model = given.removeprefix("models/")
             provider = self._by_family(model)
-            if provider is None and (found := self._with_words(model)) is not None:
-                return found
+            if provider is None or not _DIGIT.search(model):
+                ours = self.providers if provider is None else [provider]
+                if (found := self._with_words(model, ours)) is not None:
+                    return found
             provider = provider or next(
                 (each for each in self.providers if each.listed and each.listed.match(model)), None
             )
@@ -176,12 +181,12 @@ class Catalogue:
                     found.append(_with_installed(self.quick_profile(f"{provider.id}:{model.id}", tiers), model))
         return [*found, self.quick_profile(OFFLINE)]
 
-    def _with_words(self, text: str) -> ModelName | None:
+    def _with_words(self, text: str, providers: Iterable[Provider]) -> ModelName | None:
         """The first model with all these words in its id, of those set for a tier and those suggested."""
         asked = set(re.findall(_WORD, text.lower()))
         if not any(word.isalpha() for word in asked):
             return None
-        for provider in sorted(self.providers, key=_without_key):
+        for provider in sorted(providers, key=_without_key):
             tiers = provider.models
             for name in (tiers.frontier, tiers.mid, tiers.small, *provider.suggested):
                 model = name.removeprefix(f"{provider.id}:")

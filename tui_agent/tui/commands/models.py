@@ -87,23 +87,33 @@ async def _wanted(host: Host, agent: "Agent", typed: str) -> str | None:
 
     from tui_agent.models.base import UnknownModel
     from tui_agent.models.catalogue import catalogue_of
+    from tui_agent.models.prices import listed_models
+    from tui_agent.tui.dialogs.pickers import Option
 
-    present = agent.profile.name
-    try:
-        if typed:
-            found = catalogue_of(agent.settings).resolve(typed)
-            return typed if found.id in typed else str(found)
-    except UnknownModel:
-        options = await asyncio.to_thread(model_options, present, agent.settings)
-        alike = [option for option in options if typed.lower() in option.value.lower()]
-        if not alike:
-            raise
-        current = [option for option in alike if not option.folded] or alike
-        if len(current) == 1:
-            return current[0].value
-        return await host.pick(TITLE, [replace(each, folded=False) for each in current], "", search=True)
+    catalogue, present = catalogue_of(agent.settings), agent.profile.name
+    name, unknown = "", None
+    if typed:
+        try:
+            found = catalogue.resolve(typed)
+        except UnknownModel as error:
+            unknown = error
+        else:
+            name = typed if found.id in typed else str(found)
+            listed = await asyncio.to_thread(listed_models, catalogue.provider_of(name))
+            if found.id in listed or not any(typed.lower() in each for each in listed):
+                return name
     options = await asyncio.to_thread(model_options, present, agent.settings)
-    return await host.pick(TITLE, options, present, search=True)
+    if not typed:
+        return await host.pick(TITLE, options, present, search=True)
+    alike = [option for option in options if typed.lower() in option.value.lower()]
+    if unknown is not None and not alike:
+        raise unknown
+    current = [replace(option, folded=False) for option in alike if not option.folded] or alike
+    if len(current) == 1 and not name:
+        return current[0].value
+    # What was written may be newer than this program, or only the beginning of several names.
+    own = [Option(name, name, "as you wrote it")] if name else []
+    return await host.pick(TITLE, [*current, *own], "", search=True)
 
 
 def _turn_runs(agent: "Agent") -> bool:
