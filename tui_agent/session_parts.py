@@ -200,7 +200,7 @@ def tools_of(
     checks = Checks(settings.diagnostics.checks, languages.shell_request, settings.diagnostics.wait_s)
     editing = (Diagnosing(tool, languages, checks) for tool in confined)
     reading, commands = (LateDiagnostics(tool, languages) for tool in (ReadFile(pages, buffers, as_read), commands))
-    tools: list[Tool] = [reading, *editing, ListDir(), Glob(), Grep(), commands]
+    tools: list[Tool] = [reading, *editing, ListDir(), Glob(), Grep(gate.limits), commands]
     tools += [
         CommandOutput(background),
         StopCommand(background),

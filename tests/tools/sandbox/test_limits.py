@@ -16,6 +16,7 @@ from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.guarded import MAX_LIMITED
 from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxMechanism
+from tui_agent.tools.search.finding import Grep
 from tui_agent.tools.shell.run_command import RunCommand
 
 __all__ = ["outside"]
@@ -209,3 +210,26 @@ async def test_a_path_that_a_command_asks_to_read_is_refused(tmp_path: Path) -> 
     arguments = json.dumps({"command": f"cat {other}/.env", "reads": [str(other / ".env")]})
     verdict = await gate.check(RunCommand(), ToolCall("1", "run_command", arguments), never)
     assert (verdict.allowed, verdict.rule) == (False, RULES[0])
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [(".env", RULES[0]), ("sub/.env", RULES[0]), ("keys", RULES[1]), ("keys/deep", RULES[1]), ("sub", ""), (".", "")],
+)
+async def test_what_may_not_be_read_is_not_searched(path: str, rule: str, tmp_path: Path) -> None:
+    async def never(question: PermissionQuestion) -> PermissionAnswer:
+        raise AssertionError(question.reason)
+
+    place_files(tmp_path)
+    workspace = Workspace(tmp_path)
+    gate = PermissionGate("auto", workspace, deny=RULES)
+    tool, arguments = Grep(gate.limits), json.dumps({"pattern": "SECRET|other", "path": path})
+    verdict = await gate.check(tool, ToolCall("1", "grep", arguments), never)
+    assert (verdict.allowed, verdict.rule) == (not rule, rule)
+    if verdict.allowed:
+        text = (await tool.run(arguments, Call(workspace, verdict.accesses, tmp_path))).text
+        assert "SECRET" not in text
+        assert "sub/fixed.txt" in text
+        arguments = json.dumps({"pattern": "SECRET", "path": path})
+        nothing = (await tool.run(arguments, Call(workspace, verdict.accesses, tmp_path))).text
+        assert "a rule of the user" in nothing

@@ -84,12 +84,7 @@ def _rules(text: str, kind: str) -> list[Rule]:
         if ours == "fetch_url":
             domain = pattern.removeprefix("domain:")
             return [Rule(ours, f"https://{domain}/*" if domain else "")]
-        paths = _paths(pattern, kind)
-        searched: list[str] = []
-        if ours == "read_file" and kind != "allow":
-            # What may not be read may not be searched either, as there; that names the folder itself.
-            searched = [*paths, *(path[:-2] for path in paths if path.endswith("/*"))]
-        return [*(Rule(ours, path) for path in paths), *(Rule("grep", path) for path in dict.fromkeys(searched))]
+        return [Rule(ours, path) for path in _paths(pattern, kind)]
     if tool not in ("Bash", "run_shell_command", "ShellTool"):
         raise NoSuchToolError("there is no such tool here, or it never asks")
     if not pattern and kind == "allow":

@@ -32,6 +32,7 @@ from tui_agent.tools.gate.rules import (
     CHANGE,
     OUTSIDE,
     READ,
+    SEARCH,
     SHELL,
     UNRECORDED,
     Rule,
@@ -392,7 +393,7 @@ class PermissionGate:
         if self.mode == "allow":
             return Verdict(True, "Mode allow.", "mode", accesses=_outside(accesses) if stopped else accesses)
         for access in accesses:
-            asked = _about(self._ask, _named_in_rules(tool, access))
+            asked = _limiting(self._ask, tool, access)
             rule = _caught(asked, access, self._workspace) or self._limit_on_reading(self._ask, tool, access)
             if rule:
                 return _Question(
@@ -451,7 +452,7 @@ class PermissionGate:
         return Judgement("allow", rule=accepted) if accepted else Judgement("ask", (gap,))
 
     def _denied(self, tool: str, access: Access) -> Verdict | None:
-        deny = _about(self._deny, _named_in_rules(tool, access))
+        deny = _limiting(self._deny, tool, access)
         rule = _caught(deny, access, self._workspace) or self._limit_on_reading(self._deny, tool, access)
         if rule:
             return Verdict(False, f"The rule {rule.text} forbids it.", "rule", _RULE_ADVICE, rule=rule.text)
@@ -536,6 +537,12 @@ class PermissionGate:
 def _named_in_rules(tool: str, access: Access) -> str:
     """The tool that a rule about this access names: what a command reads, it may read as the tool that reads does."""
     return READ if tool == SHELL and access.effect == "read" else tool
+
+
+def _limiting(rules: Iterable[Rule], tool: str, access: Access) -> tuple[Rule, ...]:
+    """The rules that may refuse an access, or have the user asked: what may not be read may not be searched either."""
+    named = _named_in_rules(tool, access)
+    return tuple(rule for rule in rules if rule.names(named) or (named == SEARCH and rule.names(READ)))
 
 
 def _about(rules: Iterable[Rule], tool: str) -> tuple[Rule, ...]:

@@ -32,6 +32,8 @@ SHELL: Final = "run_command"
 """The tool that runs command lines."""
 READ: Final = "read_file"
 """The tool that rules about reading name."""
+SEARCH: Final = "grep"
+"""The tool that searches files, which rules about reading hold for, too."""
 CHANGE: Final = ("edit_file", "write_file")
 """The tools that rules about changing files name."""
 RUNS_OTHERS: Final = table(

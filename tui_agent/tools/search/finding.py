@@ -1,6 +1,8 @@
 """Finding files and text with ripgrep: `glob` and `grep`. Ignored files are left out, links are not followed."""
 
+import os
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +16,7 @@ from tui_agent.text import counted
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.files.confined import open_file, open_folder
+from tui_agent.tools.gate.rules import READ, SEARCH, Rule, about, catching_path
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, missing, shown
 from tui_agent.tools.ripgrep import RunningSearch, search
 from tui_agent.visible import whole
@@ -43,6 +46,7 @@ _LINES = (
 )
 _ABOUT_BINARY = regex(rb"(?:: |^)(?:WARNING: stopped searching binary file|binary file matches).*offset \d+\)$")
 _IGNORED = "Files ignored by .gitignore are left out; to look at them give their folder as path."
+_HIDDEN = "So are files that a rule of the user keeps from being read."
 
 
 class Glob(BuiltIn):
@@ -85,8 +89,13 @@ class Glob(BuiltIn):
 class Grep(BuiltIn):
     """Searches files for a regular expression."""
 
-    name = "grep"
+    name = SEARCH
     effect: Effect = "read"
+
+    def __init__(self, limits: Iterable[Rule] = ()) -> None:
+        """`limits`: the user's rules; files that they are about are not searched."""
+        super().__init__()
+        self._limits = about((READ,), limits)
 
     @override
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
@@ -123,7 +132,7 @@ class Grep(BuiltIn):
         if "\n" in pattern or r"\n" in pattern:
             arguments.append("--multiline")
         if real.is_dir():
-            matches = await self._in_folder(arguments, real, glob, _prefix(running.workspace, real))
+            matches = await self._in_folder(arguments, real, glob, running.workspace)
         else:
             matches = await self._in_file(arguments, real, display_path(running.workspace, real))
         if not matches.count:
@@ -132,11 +141,19 @@ class Grep(BuiltIn):
             return ToolOutput(f"{what} {matches.why_none}".rstrip(), summary="no matches")
         return ToolOutput(matches.text, summary=matches.summary, outcome=matches.outcome)
 
-    async def _in_folder(self, arguments: list[str], real: Path, glob: str | None, prefix: str) -> "_Matches":
+    async def _in_folder(
+        self, arguments: list[str], real: Path, glob: str | None, workspace: WorkspaceView
+    ) -> "_Matches":
+        def is_hidden(name: bytes) -> bool:
+            path = os.path.join(real, os.fsdecode(name))  # noqa: PTH118 - as rg has it
+            return catching_path(self._limits, path, str(workspace.root)) is not None
+
+        why_none = f"{_IGNORED} {_HIDDEN}" if self._limits else _IGNORED
         with open_folder(real) as folder:
             wanted = None if glob is None else await _files(folder, _relative(glob, real))
             chosen = () if glob is None else (f"--glob={_relative(glob, real)}",)
-            matches = _Matches("--context=0" not in arguments, prefix, wanted, why_none=_IGNORED)
+            prefix, spaced = _prefix(workspace, real), "--context=0" not in arguments
+            matches = _Matches(spaced, prefix, wanted, why_none, is_hidden=is_hidden if self._limits else None)
             async with search((*arguments, "--sort=path", *chosen, *_WALK, "--", "."), folder) as rg:
                 await matches.take(rg)
         return matches
@@ -153,11 +170,20 @@ class _Matches:
     """The matches found so far: the first ones as text, the rest only counted."""
 
     def __init__(
-        self, spaced: bool, prefix: str = "", wanted: set[bytes] | None = None, why_none: str = "", name: str = ""
+        self,
+        spaced: bool,
+        prefix: str = "",
+        wanted: set[bytes] | None = None,
+        why_none: str = "",
+        name: str = "",
+        is_hidden: Callable[[bytes], bool] | None = None,
     ) -> None:
-        """`spaced`: matches come with context lines, and gaps are marked. `wanted`: the files that count (None: all).
-        `name`: the file's name if only one is searched. `why_none`: what to say if nothing is found.
+        """`spaced`: matches come with context lines, and gaps are marked. `wanted`: the files that count (None: all),
+        without those that are hidden. `name`: the file's name if only one is searched. `why_none`: what to say if
+        nothing is found.
         """
+        self._is_hidden = is_hidden
+        self._hidden: tuple[bytes, bool] = (b"", False)
         self.count = 0
         self._spaced = spaced
         self.why_none = why_none
@@ -214,6 +240,11 @@ class _Matches:
     def _add(self, name: bytes, text: bytes) -> None:
         if self._wanted is not None and name not in self._wanted:
             return
+        if self._is_hidden is not None:
+            if name != self._hidden[0]:
+                self._hidden = name, self._is_hidden(name)
+            if self._hidden[1]:
+                return
         parsed = _Line.read(text)
         is_new = name != self._file
         if is_new:
