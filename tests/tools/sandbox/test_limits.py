@@ -14,7 +14,7 @@ from tui_agent.tools.base import Access, PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.sandbox.guarded import MAX_LIMITED
+from tui_agent.tools.sandbox.guarded import MAX_LIMITED, Finder
 from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxMechanism
 from tui_agent.tools.search.finding import Grep
 from tui_agent.tools.shell.run_command import RunCommand
@@ -110,6 +110,15 @@ async def test_what_may_not_be_changed_is_read_only(place: Place, line: str) -> 
     assert text.count("other") >= 3
     assert "Read-only" in text or "busy" in text
     assert {path: path.read_bytes() for path in place.project.rglob("*") if path.is_file()} == before
+
+
+async def test_a_rule_about_all_files_leaves_git_at_work(outside: Outside) -> None:
+    place_files(outside.project)
+    found = Finder(outside.home, (), lambda path: "read").look([outside.project])
+    assert (outside.project / ".git").is_dir()
+    assert not [path for path in found.limited if "/.git/" in f"{path}/"]
+    assert str(outside.project / "sub") in found.limited
+    assert str(outside.project / "sub/.env") not in found.limited
 
 
 async def test_what_comes_later_is_hidden_too(place: Place) -> None:

@@ -126,14 +126,15 @@ class Finder:
                 continue  # it went meanwhile, or its name is too long for anybody
             names = found.guarded if within == "project" else (name for name in found.guarded if _plain(name) == ".git")
             paths.update(f"{place}/{name}" for name in names)
+            in_place = os.path.basename(place).lower() == ".git"  # noqa: PTH119
+            in_git = in_place or "git" in within
             above = below_limited.get(place)
-            for name, limit in found.limited.items() if above != "read" else ():
+            for name, limit in found.limited.items() if above != "read" and not in_git else ():
                 if limit != above:
                     limited[f"{place}/{name}"] = below_limited[f"{place}/{name}"] = limit
             if above is not None:
                 for name in found.folders:
                     below_limited.setdefault(f"{place}/{name}", above)
-            in_place = os.path.basename(place).lower() == ".git"  # noqa: PTH119
             if found.is_repository and (in_place or within != "git's own"):
                 repositories.add(place)
                 trees = self._folders(f"{place}/worktrees") if "worktrees" in found.folders else ()
@@ -206,10 +207,10 @@ class Finder:
             for entry in entries:
                 name = entry.name
                 names.add(name)
-                # A link is what it leads to, as for every rule about a path.
-                if self._limit is not None and not entry.is_symlink() and (limit := self._limit(f"{place}/{name}")):
-                    limited[name] = limit
                 plain = _plain(name)
+                # A link is what it leads to, as for every rule about a path; and a rule about all files means no git.
+                if self._limit is not None and not entry.is_symlink() and plain != ".git":
+                    limited |= {name: limit} if (limit := self._limit(f"{place}/{name}")) else {}
                 is_folder = entry.is_dir(follow_symlinks=False)
                 is_other = not (is_folder or entry.is_file(follow_symlinks=False))
                 if is_other:
