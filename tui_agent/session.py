@@ -346,6 +346,7 @@ async def _open(
     )
     hooks = Hooks(knowledge.extensions, facts)
     await asyncio.to_thread(hooks.look)  # what the project adds from here on is not what the user said yes to
+    await asyncio.to_thread(hooks.resume, entries)
     telemetry, unsent = telemetry_of(settings, name, closing)
     agent = Agent(
         model,

@@ -82,6 +82,24 @@ async def test_a_model_that_reads_a_skill_uses_it_and_its_folder_is_told(tmp_pat
     assert ran(tmp_path) == [f"PostToolUse {skill}"] * 2
 
 
+async def test_what_was_used_is_used_in_the_resumed_session(tmp_path: Path) -> None:
+    skill = tmp_path / "home/skills/careful"
+    written(skill / "SKILL.md", notes(tmp_path, "PostToolUse"))
+    written(tmp_path / "home/commands/strict.md", REFUSES)
+    async with talking(tmp_path) as session:
+        await say(session, f"read {skill}/SKILL.md")
+        prompt = await session.agent.own_commands.named("strict")
+        assert prompt is not None
+        text = await session.agent.own_commands.expand(prompt, "")
+        async for _ in session.agent.run(text, typed="/strict"):
+            pass
+        name = session.id
+    async with talking(tmp_path, resume=name) as session:
+        await say(session, "list ., read calc.py")
+        assert "not now" in results(session)[-2].text
+    assert ran(tmp_path) == [f"PostToolUse {skill}"] * 2
+
+
 async def test_a_hook_that_is_to_run_once_does_once_it_has_worked(tmp_path: Path) -> None:
     written(tmp_path / "home/commands/ship.md", notes(tmp_path, "PreToolUse", once="true"))
     fails = f"""hooks:

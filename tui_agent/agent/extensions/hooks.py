@@ -21,7 +21,8 @@ from tui_agent.agent.extensions.files import MOST_BYTES, ExtensionFolder, is_the
 from tui_agent.agent.extensions.hook_calls import HookConnections, posted, used, verdict_of
 from tui_agent.agent.extensions.hook_files import Event, FoundHooks, Hook, read_hooks, signature_of
 from tui_agent.agent.extensions.transcript import HookTranscript
-from tui_agent.conversation.blocks import valid_text
+from tui_agent.conversation.blocks import ToolCall, valid_text
+from tui_agent.conversation.entries import AnyEntry, Message
 from tui_agent.durable import make_private_folder
 from tui_agent.programs import with_search_path
 from tui_agent.regex import regex
@@ -29,6 +30,7 @@ from tui_agent.regular import read_at_most
 from tui_agent.settings.brought import PLUGIN_DATA
 from tui_agent.text import clean, error_text
 from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.gate.rules import READ
 from tui_agent.tools.notes.skills import SKILL_FILE
 
 MAX_CONTEXT_CHARS: Final = 10_000
@@ -165,6 +167,21 @@ class Hooks:
         """
         if file not in self._used and any(each.file == file for each in self._found.scoped if each.kind != "agent"):
             self._used.append(file)
+
+    def resume(self, entries: Iterable[AnyEntry]) -> None:
+        """Use again what these entries of a session's log say was used. Reads files: call it in a thread."""
+        named = {f"/{each.name}": each.file for each in self._found.scoped if each.kind != "agent"}
+        if not named or self._facts is None:
+            return
+        for entry in entries:
+            if not isinstance(entry, Message):
+                continue
+            if file := named.get(entry.typed.partition(" ")[0]):
+                self.use(file)
+            for call in entry.blocks:
+                if isinstance(call, ToolCall) and call.name == READ and SKILL_FILE in call.arguments:
+                    path = json.loads(call.arguments).get("path")
+                    self._take_in_reading({"file_path": str(Path(self._facts.folder, str(path)))})
 
     def look(self) -> FoundHooks:
         """The present hooks. Reads files: call it in a thread."""
