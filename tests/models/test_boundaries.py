@@ -406,6 +406,39 @@ def test_what_cannot_be_expressed_is_cut_at_a_thousand_characters(more: int, is_
             Usage(output_tokens=9, reasoning_tokens=4),
         ),
         ({"prompt_tokens": -9, "completion_tokens": -5}, Usage()),
+        # xAI: reasoning is counted beside the answer, as the total says.
+        (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 5,
+                "total_tokens": 18,
+                "completion_tokens_details": {"reasoning_tokens": 4},
+            },
+            Usage(9, output_tokens=9, reasoning_tokens=4),
+        ),
+        (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 5,
+                "total_tokens": 14,
+                "completion_tokens_details": {"reasoning_tokens": 4},
+            },
+            Usage(9, output_tokens=5, reasoning_tokens=4),
+        ),
+        # Vercel's gateway for Gemini: the total leaves it out too, but it is more than the answer.
+        (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 5,
+                "total_tokens": 14,
+                "completion_tokens_details": {"reasoning_tokens": 6},
+            },
+            Usage(9, output_tokens=11, reasoning_tokens=6),
+        ),
+        (
+            {"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 5}},
+            Usage(output_tokens=5, reasoning_tokens=5),
+        ),
     ],
 )
 def test_usage_is_read_wherever_it_stands_and_stays_where_it_is_left_out(

@@ -101,6 +101,7 @@ class _Usage(msgspec.Struct):
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    total_tokens: int | None = None
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
     prompt_cache_hit_tokens: int | None = None
@@ -341,15 +342,19 @@ def _thought_in(content: str | list[_Part] | None) -> str:
 def _counted(usage: _Usage, before: Usage) -> Usage:
     """The usage with a chunk's figures, which are cumulative; what the chunk leaves out stays as it was.
 
-    The prompt's count includes cache reads, the answer's includes reasoning.
+    The prompt's count includes cache reads, the answer's includes reasoning: always with OpenAI, and here. xAI's leaves
+    it out, and so does Vercel's gateway for Gemini's models.
     """
     read, written = usage.prompt_tokens_details, usage.completion_tokens_details
     cached = usage.prompt_cache_hit_tokens or (read.cached_tokens if read is not None else None) or usage.cached_tokens
-    thought = (written.reasoning_tokens if written is not None else None) or usage.reasoning_tokens
+    thought = (written.reasoning_tokens if written is not None else None) or usage.reasoning_tokens or 0
+    answer = usage.completion_tokens or 0
+    if thought > answer or (thought and usage.total_tokens == (usage.prompt_tokens or 0) + answer + thought):
+        answer += thought
     return Usage(
         input_tokens=max(0, usage.prompt_tokens or before.input_tokens),
         cache_read_tokens=max(0, cached or before.cache_read_tokens),
         cache_write_tokens=max(0, (read.cache_write_tokens if read is not None else None) or before.cache_write_tokens),
-        output_tokens=max(0, usage.completion_tokens or before.output_tokens),
+        output_tokens=max(0, answer or before.output_tokens),
         reasoning_tokens=max(0, thought or before.reasoning_tokens),
     )
