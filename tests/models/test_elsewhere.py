@@ -8,16 +8,26 @@ import pytest
 from tests.models.talking import Talk, closing, create_model, finish, request, user
 from tests.servers.coding_task import ANSWER, coding_task_script
 from tests.servers.elsewhere import (
+    AWS,
     ClaudeOnBedrockServer,
     ClaudeOnVertexServer,
     GeminiOnVertexServer,
     PartialServer,
+    frame,
     service_account,
 )
 from tests.servers.script import Fault, Script, Step
+from tests.servers.wire import Exchange, HttpServer, Request
 from tui_agent.conversation.blocks import Text
 from tui_agent.models.anthropic.features import FILE, other_server, refused_feature
-from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError
+from tui_agent.models.base import (
+    AuthFailed,
+    ConnectionLost,
+    InvalidRequest,
+    ModelError,
+    RateLimited,
+    Unavailable,
+)
 from tui_agent.models.catalogue import CATALOGUE
 
 EVERYTHING = ("betas", "binding", "display", "adaptive", "thinking", "caching")
@@ -90,6 +100,39 @@ async def test_bedrock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             last = await Talk(model).say("fix the bug")
         assert "".join(block.text for block in last.blocks if isinstance(block, Text)) == ANSWER
         assert server.violations == []
+
+
+@pytest.mark.skipif(find_spec("boto3") is None, reason="boto3 is not installed (pip install 'tui-agent[bedrock]')")
+@pytest.mark.parametrize(
+    ("failure", "meant"),
+    [
+        (frame(b"data: {}", checksum=0), ConnectionLost),
+        (frame(b'data: {"message":"slower"}', exception="throttlingException"), RateLimited),
+        (frame(b'data: {"message":"busy"}', exception="serviceUnavailableException"), Unavailable),
+        (frame(b'data: {"message":"wrong"}', exception="validationException"), InvalidRequest),
+        (frame(b'data: {"message":"broken"}', exception="modelStreamErrorException"), Unavailable),
+    ],
+)
+async def test_a_failure_in_the_middle_of_a_stream_of_bedrock(
+    failure: bytes, meant: type[ModelError], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def answer(_: Request, exchange: Exchange) -> None:
+        await exchange.start({"content-type": "application/vnd.amazon.eventstream"})
+        await exchange.send(frame(b'data: {"type":"message_start","message":{"id":"m"}}') + failure)
+        await exchange.finish()
+
+    server = HttpServer(answer)
+    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path))
+    for name, value in AWS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("ANTHROPIC_BEDROCK_BASE_URL", f"http://127.0.0.1:{await server.listen()}")
+    try:
+        async with closing(create_model("bedrock:global.anthropic.claude-opus-5-5")) as model:
+            with pytest.raises(ModelError) as caught:
+                await finish(model.stream(request(user("go"))))
+    finally:
+        await server.close()
+    assert type(caught.value) is meant
 
 
 @pytest.mark.skipif(find_spec("boto3") is None, reason="boto3 is not installed (pip install 'tui-agent[bedrock]')")

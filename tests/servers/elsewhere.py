@@ -28,6 +28,12 @@ from tests.servers.wire import Exchange, Request
 
 _CLAUDE = re.compile(r"^/projects/test-project/locations/global/publishers/anthropic/models/([^/:]+):streamRawPredict$")
 _BEDROCK = re.compile(r"^/model/global\.anthropic\.([^/]+)/invoke-with-response-stream$")
+AWS = {
+    "AWS_REGION": "us-east-1",
+    "AWS_ACCESS_KEY_ID": "AKIATEST",
+    "AWS_SECRET_ACCESS_KEY": "test-secret-of-aws",
+}
+_CHUNK = {":message-type": "event", ":event-type": "chunk"}
 _GEMINI = re.compile(r"^/v1/projects/test-project/locations/global/publishers/google/(models/[^/:]+:\w+)$")
 
 
@@ -149,12 +155,7 @@ class ClaudeOnBedrockServer(AnthropicServer):
     @property
     @override
     def environment(self) -> dict[str, str]:
-        return {
-            "ANTHROPIC_BEDROCK_BASE_URL": self.url,
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "AKIATEST",
-            "AWS_SECRET_ACCESS_KEY": "test-secret-of-aws",
-        }
+        return {**AWS, "ANTHROPIC_BEDROCK_BASE_URL": self.url}
 
     @staticmethod
     @override
@@ -184,21 +185,22 @@ class ClaudeOnBedrockServer(AnthropicServer):
 
     @override
     async def stream(self, number: int, reply: Reply, step: Step, fault: Fault | None, exchange: Exchange) -> None:
-        events = [Event(_frame(event.data), event.paced) for event in reply.events]
+        events = [Event(frame(event.data), event.paced) for event in reply.events]
         await super().stream(number, dataclasses.replace(reply, events=events), step, fault, exchange)
 
 
-def _frame(event: bytes) -> bytes:
+def frame(event: bytes, *, exception: str = "", checksum: int | None = None) -> bytes:
     """An event as a frame: lengths and their checksum, headers, the event in base64, a checksum of all (AWS, Smithy:
-    event stream encoding).
+    event stream encoding). `exception`: the name of the failure that the event's data is about.
     """
     data = event.partition(b"data: ")[2].strip()
-    payload = compact({"bytes": base64.b64encode(data).decode()}).encode()
-    named = {":event-type": "chunk", ":content-type": "application/json", ":message-type": "event"}
+    payload = data if exception else compact({"bytes": base64.b64encode(data).decode()}).encode()
+    kind = {":message-type": "exception", ":exception-type": exception} if exception else _CHUNK
+    named = {**kind, ":content-type": "application/json"}
     headers = b"".join(
         struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", 7, len(value)) + value.encode()
         for name, value in named.items()
     )
     prelude = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
     whole = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload
-    return whole + struct.pack(">I", zlib.crc32(whole))
+    return whole + struct.pack(">I", zlib.crc32(whole) if checksum is None else checksum)

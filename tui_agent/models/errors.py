@@ -89,6 +89,9 @@ _STATUS_OF_KIND = {
     "INTERNAL": 500,
     "UNAVAILABLE": 503,
     "DEADLINE_EXCEEDED": 504,
+    "throttlingException": 429,
+    "validationException": 400,
+    "serviceUnavailableException": 503,
 }
 
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 from tui_agent.models.anthropic.adapter import AnthropicModel, http_client
 from tui_agent.models.anthropic.request import AnthropicOptions
 from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError
-from tui_agent.models.errors import plain
+from tui_agent.models.errors import plain, unreadable
 
 if TYPE_CHECKING:
     from anthropic import AsyncStream
@@ -58,6 +58,8 @@ class BedrockModel(AnthropicModel):
         known = await super()._failure(error)
         if isinstance(known, AuthFailed):
             return AuthFailed(f"{known.message} AWS's credentials and AWS_REGION have to allow it.")
+        if known is None and type(error).__module__ == "botocore.eventstream":
+            return unreadable(self._provider)
         if known is None and type(error).__module__.partition(".")[0] in ("botocore", "boto3"):
             return AuthFailed(
                 f"There are no AWS credentials: set AWS_PROFILE, or run `aws configure`. ({plain(str(error))})"
