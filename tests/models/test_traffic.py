@@ -328,6 +328,22 @@ async def test_what_an_answer_is_called_does_not_matter(kind: str, monkeypatch: 
         check(await answered("openrouter:m", "OPENROUTER_BASE_URL", "/v1", told, monkeypatch.setenv, kind))
 
 
+@pytest.mark.parametrize("name", ["claude-opus-5-5", "mine:gpt-6.1-sol"])
+async def test_a_server_that_does_not_stream_is_read_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Chat Completions and Gemini's chunks above, in the form that each API has without ``stream``."""
+    blocks = [{"type": "text", "text": SAID}, {"type": "tool_use", "id": "t1", "name": "read_file", "input": ARGUMENTS}]
+    message = {"type": "message", "content": blocks, "stop_reason": "tool_use"}
+    items = [
+        {"type": "message", "content": [{"type": "output_text", "text": SAID}]},
+        {"type": "function_call", "call_id": "c1", "name": "read_file", "arguments": json.dumps(ARGUMENTS)},
+    ]
+    response = {"object": "response", "status": "completed", "output": items}
+    whole = {**(message if name.startswith("claude") else response), "id": "1", "model": "m"}
+    told = json.dumps({**whole, "usage": {"input_tokens": 90, "output_tokens": 7}}, indent=2).encode()
+    _, variable, root = PROTOCOLS[name]
+    check(await answered(name, variable, root, [told[:50], told[50:]], monkeypatch.setenv, "application/json"))
+
+
 async def test_the_last_line_of_a_stream_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason an answer ended is its end, with or without ``[DONE]`` after it, which others send twice."""
     for end in (b"", b"data: [DONE]\n\n", b"data:[DONE]\r\n\r\ndata: [DONE]\n\n", b"data: [DONE]"):
@@ -348,6 +364,7 @@ FAILURES: dict[str, tuple[bytes, type[ModelError]]] = {
     "gemini, an event": (b"data: %b\n\n" % _json({"error": QUOTA}), RateLimited),
     "gemini, no JSON": (b"data: {half\n\n", ConnectionLost),
     "gemini, another kind of JSON": (b"data: 5\n\n", ConnectionLost),
+    "gemini, a number for a name": (b'data: {"candidates":[{"finishReason":1}]}\n\n', ConnectionLost),
     "anthropic, an event": (b"event: error\ndata: %b\n\n" % _json(BUSY), Overloaded),
     "anthropic, an event without name": (b"data: %b\n\n" % _json(BUSY), Overloaded),
     "anthropic, an object": (json.dumps(BUSY).encode(), Overloaded),

@@ -115,6 +115,8 @@ class _Event(msgspec.Struct):
 
 
 _KNOWN = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message_stop"})
+_WHOLE = "message"
+"""What a server that does not stream answers with."""
 
 
 @dataclass(slots=True)
@@ -149,11 +151,15 @@ class AnthropicReply:
         self._id = self._cache_miss = ""
 
     def read(self, data: object) -> list[StreamEvent]:
-        """Read one event. Raises `ServerRefusedError`; ValueError if it is malformed."""
+        """Read one event, or a whole answer. Raises `ServerRefusedError`; ValueError if it is malformed."""
         data = json.loads(data) if isinstance(data, bytes) and data.strip() != b"[DONE]" else data
         kind = data.get("type") if isinstance(data, dict) else None
         if isinstance(data, dict) and "error" in data and kind in (None, "error"):
             raise ServerRefusedError(read_error(encode(data)))
+        if kind == _WHOLE:
+            events = self._begin(msgspec.convert(data, _Message))
+            self.complete = True
+            return events
         if kind not in _KNOWN:
             return []
         event = msgspec.convert(data, _Event)

@@ -7,7 +7,7 @@ from functools import reduce
 from operator import getitem
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import structs
+from msgspec import DecodeError, structs
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
@@ -60,7 +60,7 @@ _BROKEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTE
 def in_types_of_sdk(kind: type[Answer], data: Any) -> Answer:
     """An answer in the SDK's types. They forbid fields that are newer than they are, so those are left out.
 
-    Raises ``pydantic.ValidationError``.
+    Raises ``pydantic.ValidationError``, and `msgspec.DecodeError` for a number in place of a name.
     """
     from pydantic import ValidationError
 
@@ -73,6 +73,8 @@ def in_types_of_sdk(kind: type[Answer], data: Any) -> Answer:
                 raise
             for *path, name in newer:
                 reduce(getitem, path, data).pop(name)
+        except AttributeError as error:  # the SDK takes every value of an enumeration for a text
+            raise DecodeError(str(error)) from error
 
 
 @dataclass(slots=True)

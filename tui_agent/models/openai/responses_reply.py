@@ -18,6 +18,7 @@ from tui_agent.models.base import (
 )
 from tui_agent.models.encoding import unused_id, with_sources
 from tui_agent.models.errors import ErrorReply, ServerRefusedError
+from tui_agent.models.http import read_error
 from tui_agent.models.openai.chat_reply import InputDetails, OutputDetails
 from tui_agent.models.openai.responses_request import SEPARATOR
 
@@ -43,8 +44,10 @@ class _Response(msgspec.Struct):
     id: str | None = None
     model: str | None = None
     usage: _Usage | None = None
+    status: str | None = None
     error: _Error | None = None
     incomplete_details: _Why | None = None
+    output: list[msgspec.Raw] | None = None
 
 
 class _Source(msgspec.Struct):
@@ -82,6 +85,7 @@ class _Item(msgspec.Struct):
 class _Kind(msgspec.Struct):
     type: str = ""
     object: str = ""
+    error: msgspec.Raw = msgspec.Raw()
 
 
 class _Window(msgspec.Struct):
@@ -105,7 +109,7 @@ class _Event(msgspec.Struct):
 
 
 _kinds, _events, _items = msgspec.json.Decoder(_Kind), msgspec.json.Decoder(_Event), msgspec.json.Decoder(_Item)
-_windows = msgspec.json.Decoder(_Window)
+_windows, _responses = msgspec.json.Decoder(_Window), msgspec.json.Decoder(_Response)
 _REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
 _TEXT = frozenset({"response.output_text.delta", "response.refusal.delta"})
 _ARGUMENTS = "response.function_call_arguments.delta"
@@ -150,7 +154,7 @@ class ResponsesReply:
         self._compacted: tuple[Text, ...] = ()
 
     def read(self, data: object) -> list[StreamEvent]:
-        """Read one event's data. Raises `msgspec.DecodeError`, and `ServerRefusedError`."""
+        """Read one event's data, or a whole answer. Raises `msgspec.DecodeError`, and `ServerRefusedError`."""
         if not isinstance(data, bytes):
             raise TypeError(f"{type(data).__name__} is no data of an event")
         if data.strip() == b"[DONE]":
@@ -158,6 +162,12 @@ class ResponsesReply:
         kind = _kinds.decode(data)
         if kind.object == "response.compaction":
             return self._take_window(_windows.decode(data))
+        if kind.object == "response":  # a server that does not stream
+            self.started = True
+            response = _responses.decode(data)
+            return self._response(f"response.{response.status}", response)
+        if not kind.type and bytes(kind.error) not in (b"", b"null"):
+            raise ServerRefusedError(read_error(data))
         if kind.type not in _KNOWN:
             return []
         event = _events.decode(data)
@@ -202,6 +212,8 @@ class ResponsesReply:
             self._usage = _counted(response.usage)
         if kind in _ENDINGS:
             self.complete = True
+            if not self._items:
+                self._items = {index: _Open(_item_in(item)) for index, item in enumerate(response.output or ())}
             self._why = (response.incomplete_details.reason or "") if response.incomplete_details is not None else ""
         return [Metered(self._usage)] if response.usage is not None else []
 
