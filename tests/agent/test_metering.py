@@ -7,6 +7,7 @@ import pytest
 from tests.agent.talking import say, talking
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
+from tests.servers.openai_chat import ChatServer
 from tests.servers.running import in_thread
 from tests.servers.script import Fault, Script, Step
 from tests.servers.server import ProtocolServer
@@ -85,6 +86,23 @@ async def test_a_call_that_never_began_costs_nothing(tmp_path: Path, monkeypatch
             await say(session, "Say something.")
             assert session.agent.tracker.session.calls == 1
             assert unfinished(session) == []
+
+
+async def test_what_the_server_says_a_call_cost_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers and the summary of them, whatever the price list says."""
+    server = ChatServer(Script(after=Step(text=60 * ANSWER)), make="openrouter")
+    server.charged_usd = 0.25
+    settings = {"model.id": "openrouter:qwen/qwen3-coder"}
+    with in_thread(server):
+        use(server, monkeypatch)
+        async with talking(tmp_path, settings) as session:
+            for _ in range(3):
+                await say(session, "Say something.")
+            assert (await session.agent.compact()).error == ""
+            total, name = session.agent.tracker.session, session.id
+        assert total.calls >= 4
+        assert total.cost_usd == 0.25 * total.calls
+        assert await after_a_restart(tmp_path, name, settings) == total
 
 
 async def test_a_dropped_draft_and_a_digest_count_after_a_restart(tmp_path: Path) -> None:

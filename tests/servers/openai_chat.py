@@ -64,6 +64,8 @@ class ChatServer(ProtocolServer):
     name = "openai"
     catalogue: ClassVar[tuple[ModelSpec, ...]] = (*OPENAI, *COMPATIBLE)
     make: Make = "openai"
+    charged_usd = 0.0
+    """What each call costs, as OpenRouter tells it in the usage; 0: it does not."""
     counts = True
     """Whether what was used is told where the request asks for it."""
     tokenizer: Literal["", "llama-server", "vllm", "llama-cpp-python"] = ""
@@ -264,7 +266,9 @@ class _Answering:
             if self._server.make == "deepseek"
             else {"prompt_tokens_details": {"cached_tokens": self._use.read}}
         )
+        charged = {"cost": self._server.charged_usd} if self._server.charged_usd else {}
         return {
+            **charged,
             "prompt_tokens": read,
             "completion_tokens": answered + thoughts,
             "total_tokens": read + answered + thoughts,

@@ -24,7 +24,6 @@ from tui_agent.conversation.entries import (
     Prefix,
     Recorded,
     UnattributedCall,
-    Usage,
     Withdrawn,
     tool_result,
     valid_entry,
@@ -33,7 +32,8 @@ from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
 from tui_agent.durable import in_thread, to_completion
-from tui_agent.models.usage import UsageTracker, cost_usd
+from tui_agent.models.base import Completed, Metered
+from tui_agent.models.usage import UsageTracker, cost_of
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Kind, Store
 from tui_agent.telemetry.telemetry import Telemetry
@@ -194,12 +194,12 @@ class CallAccount:
     def __init__(self, record: Record, tracker: UsageTracker) -> None:
         self._record = record
         self._tracker = tracker
-        self._running: tuple[ModelProfile, Usage] | None = None
+        self._running: tuple[ModelProfile, Completed | Metered] | None = None
         self.spent_usd = 0.0
 
-    def used_so_far(self, profile: ModelProfile, usage: Usage) -> None:
+    def used_so_far(self, profile: ModelProfile, answer: Completed | Metered) -> None:
         """Note the running call's usage so far, as its provider reports it."""
-        self._running = profile, usage
+        self._running = profile, answer
 
     def answered(self) -> None:
         """The running call was answered; its message carries the usage."""
@@ -213,13 +213,13 @@ class CallAccount:
     async def count(
         self,
         profile: ModelProfile,
-        usage: Usage,
+        answer: Completed | Metered,
         purpose: Literal["summary", "digest", "unfinished"],
         duration_ms: int = 0,
     ) -> float | None:
         """Count a call that is over; returns its cost in USD, None if the price is unknown. Raises `StorageError`."""
         self._running = None
-        cost = cost_usd(usage, profile.prices, profile.search_usd)
+        cost, usage = cost_of(answer, profile), answer.usage
         self._tracker.record(profile.name, usage, cost)
         self.spent_usd += cost or 0.0
         call = UnattributedCall(

@@ -84,6 +84,7 @@ class Completed(msgspec.Struct, frozen=True):
     `dropped_reasoning`: reasoning blocks of the request that the provider ignored. `cache_miss`: why it could not read
     the previous request's prefix from its cache (``messages_changed`` …; empty: not reported). `answer_id`: the
     provider's id of this answer, for the next request's `follows`. `timings`: None if the server does not report them.
+    `charged_usd`: what the server says that the call cost; None if it does not.
     """
 
     blocks: tuple[Block, ...]
@@ -94,12 +95,17 @@ class Completed(msgspec.Struct, frozen=True):
     cache_miss: str = ""
     answer_id: str = ""
     timings: Timings | None = None
+    charged_usd: float | None = None
 
 
 class Metered(msgspec.Struct, frozen=True):
-    """The call's usage as reported so far. Replaces earlier ones; it is billed even if the call breaks off."""
+    """The call's usage as reported so far. Replaces earlier ones; it is billed even if the call breaks off.
+
+    `charged_usd`: as in `Completed`.
+    """
 
     usage: Usage
+    charged_usd: float | None = None
 
 
 StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Metered | ModelRetrying | Completed

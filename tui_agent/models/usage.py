@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tui_agent.conversation.entries import AnyEntry, Usage, model_call
-from tui_agent.conversation.profile import HOUR_WRITE, Prices
+from tui_agent.conversation.profile import HOUR_WRITE, ModelProfile, Prices
+from tui_agent.models.base import Completed, Metered
 
 MTOK = 1_000_000
 
@@ -29,6 +30,13 @@ def cost_usd(usage: Usage, prices: Prices | None, search_usd: float | None = Non
         )
         / MTOK
     )
+
+
+def cost_of(answer: Completed | Metered, profile: ModelProfile) -> float | None:
+    """The cost of a call in USD: what the server says, else by the model's prices; None if neither is known."""
+    if answer.charged_usd is not None:
+        return answer.charged_usd
+    return cost_usd(answer.usage, profile.prices, profile.search_usd)
 
 
 class Totals(msgspec.Struct, frozen=True):

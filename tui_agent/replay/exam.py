@@ -20,7 +20,7 @@ from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.base import Completed, Model, ModelError
 from tui_agent.models.retry import stream_with_retries
-from tui_agent.models.usage import cost_usd
+from tui_agent.models.usage import cost_of, cost_usd
 from tui_agent.replay.billing import PartKind, PromptPart
 from tui_agent.replay.policies import written_by_rule
 from tui_agent.replay.questions import ABOUT, Question, Score, chosen, lines_in, questions, score
@@ -228,7 +228,7 @@ class Examiner:
                 done = event if isinstance(event, Completed) else done
         if done is None:
             return ""
-        self.spent_usd += cost_usd(done.usage, self._profile.prices) or 0.0
+        self.spent_usd += cost_of(done, self._profile) or 0.0
         self._step()
         return "".join(block.text for block in done.blocks if isinstance(block, Text))
 

@@ -34,7 +34,7 @@ from tui_agent.models.call_repair import repaired_answer, valid_blocks
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.speed import Timings
-from tui_agent.models.usage import UsageTracker, cost_usd
+from tui_agent.models.usage import UsageTracker, cost_of
 from tui_agent.text import clock_text, money_text
 
 PARTIAL_EVERY_S = 1.0
@@ -298,7 +298,7 @@ class ModelCalls:
         """Append a complete answer; `last`: the call before. Returns it with its calls as they will be run."""
         profile, duration_ms = self._active.profile, int(1000 * (time.monotonic() - self._reply.began))
         await self._time(completed, prepared, last.usage if last is not None else None)
-        cost = cost_usd(completed.usage, profile.prices, profile.search_usd)
+        cost = cost_of(completed, profile)
         missed = self._caches.answered(
             completed.usage,
             self._engine.model.rates(completed.usage.input_tokens),
@@ -380,7 +380,7 @@ class ModelCalls:
                     case base.ReasoningDelta() | base.ToolCallDelta():
                         self._emit(event)
                     case base.Metered():
-                        self._account.used_so_far(self._active.profile, event.usage)
+                        self._account.used_so_far(self._active.profile, event)
                     case base.ModelRetrying():
                         await self._discard_reply()
                         error, delay_s = event.error, event.delay_s
@@ -394,7 +394,7 @@ class ModelCalls:
                         )
                         self._emit(again)
                     case base.Completed():
-                        self._account.used_so_far(self._active.profile, event.usage)
+                        self._account.used_so_far(self._active.profile, event)
                         self._reply.completed = event
                         return
 

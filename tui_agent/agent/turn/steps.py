@@ -323,7 +323,7 @@ class StepRunner:
                 began = time.monotonic()
                 completed = await self._completed(model, asked.request, account)
                 duration_ms = int(1000 * (time.monotonic() - began))
-                cost = await account.count(model.profile, completed.usage, asked.purpose, duration_ms)
+                cost = await account.count(model.profile, completed, asked.purpose, duration_ms)
         except CostCeilingReached as reached:
             return effects.Refusal(f"{reached.message} /continue-spending lets the session go on.", final=True)
         except ModelError as error:
@@ -346,7 +346,7 @@ class StepRunner:
             async for event in stream:
                 match event:
                     case Metered():
-                        account.used_so_far(model.profile, event.usage)
+                        account.used_so_far(model.profile, event)
                     case ModelRetrying():
                         await account.broke_off()
                     case Completed():

@@ -40,6 +40,8 @@ _STOP: dict[str, StopReason] = {
     "safety": "refusal",
     "sensitive": "refusal",
 }
+TICKS = 10**10
+"""xAI's unit of cost, in a dollar."""
 _FAILED = frozenset(
     {
         "abort",
@@ -96,7 +98,29 @@ class OutputDetails(msgspec.Struct):
     reasoning_tokens: int | None = None
 
 
-class _Usage(msgspec.Struct):
+class Charged(msgspec.Struct):
+    """What a call cost, as some servers of both of OpenAI's APIs say in its usage.
+
+    `cost`: in USD (OpenRouter, Vercel's gateway), or with its `total_cost` (Perplexity). `is_byok`: OpenRouter used the
+    account's own key at the upstream server, which charges `upstream_inference_cost` beside it. xAI counts in ticks.
+    """
+
+    cost: object = None
+    is_byok: object = None
+    cost_details: object = None
+    cost_in_usd_ticks: object = None
+
+    @property
+    def usd(self) -> float | None:
+        """The dollars; None if the server does not say, or says nothing but zero, as some do for all calls."""
+        cost = self.cost.get("total_cost") if isinstance(self.cost, dict) else self.cost
+        details = self.cost_details if isinstance(self.cost_details, dict) and self.is_byok else {}
+        ticks = self.cost_in_usd_ticks
+        amounts = (cost, details.get("upstream_inference_cost"), ticks / TICKS if isinstance(ticks, int) else None)
+        return sum(each for each in amounts if isinstance(each, int | float)) or None
+
+
+class _Usage(Charged):
     """Usage. Outside of the details, DeepSeek and Together report the cache, Azure the reasoning."""
 
     prompt_tokens: int | None = None
@@ -169,6 +193,7 @@ class ChatReply:
         self._blocks: list[_Open | _OpenCall] = []
         self._calls: dict[int, _OpenCall] = {}
         self._usage = Usage()
+        self._charged: float | None = None
         self._reason = ""
         self._metered = False
         self._refused = False
@@ -205,7 +230,8 @@ class ChatReply:
         if used is not None:
             self._metered = True
             self._usage = _counted(used, self._usage)
-            events.append(Metered(self._usage))
+            self._charged = used.usd if used.usd is not None else self._charged
+            events.append(Metered(self._usage, self._charged))
         return events
 
     @property
@@ -253,7 +279,9 @@ class ChatReply:
             reason = "tool_calls" if calls else "end_turn"
         if reason == "max_tokens" and 0 < self._usage.output_tokens < self._max_tokens:
             reason = "context_window"  # it ended where the window did
-        return Completed(blocks, self._usage, reason, valid_text(self._model), timings=self._timings)
+        return Completed(
+            blocks, self._usage, reason, valid_text(self._model), timings=self._timings, charged_usd=self._charged
+        )
 
     def _message(self, message: _Message) -> list[StreamEvent]:
         events: list[StreamEvent] = []

@@ -19,11 +19,11 @@ from tui_agent.models.base import (
 from tui_agent.models.encoding import unused_id, with_sources
 from tui_agent.models.errors import ErrorReply, ServerRefusedError
 from tui_agent.models.http import read_error
-from tui_agent.models.openai.chat_reply import InputDetails, OutputDetails
+from tui_agent.models.openai.chat_reply import Charged, InputDetails, OutputDetails
 from tui_agent.models.openai.responses_request import SEPARATOR
 
 
-class _Usage(msgspec.Struct):
+class _Usage(Charged):
     input_tokens: int | None = None
     output_tokens: int | None = None
     input_tokens_details: InputDetails | None = None
@@ -148,6 +148,7 @@ class ResponsesReply:
         self._taken = set(taken)
         self._items: dict[int, _Open] = {}
         self._usage = Usage()
+        self._charged: float | None = None
         self._why = ""
         self._id = ""
         self._name = name
@@ -200,7 +201,12 @@ class ResponsesReply:
         used = msgspec.structs.replace(self._usage, searches=sum(action.type == "search" for action in actions))
         blocks = with_sources(blocks, dict(reversed(pages.items())))
         return Completed(
-            (*self._compacted, *blocks), used, reason, valid_text(self._model), answer_id=valid_text(self._id)
+            (*self._compacted, *blocks),
+            used,
+            reason,
+            valid_text(self._model),
+            answer_id=valid_text(self._id),
+            charged_usd=self._charged,
         )
 
     def _response(self, kind: str, response: _Response) -> list[StreamEvent]:
@@ -209,13 +215,13 @@ class ResponsesReply:
             error = response.error or _Error()
             raise ServerRefusedError(ErrorReply(0, error.code or "server_error", error.message or ""))
         if response.usage is not None:
-            self._usage = _counted(response.usage)
+            self._usage, self._charged = _counted(response.usage), response.usage.usd
         if kind in _ENDINGS:
             self.complete = True
             if not self._items:
                 self._items = {index: _Open(_item_in(item)) for index, item in enumerate(response.output or ())}
             self._why = (response.incomplete_details.reason or "") if response.incomplete_details is not None else ""
-        return [Metered(self._usage)] if response.usage is not None else []
+        return [Metered(self._usage, self._charged)] if response.usage is not None else []
 
     def _take_window(self, window: _Window) -> list[StreamEvent]:
         self.started = self.complete = True
