@@ -241,3 +241,14 @@ def test_calls_of_one_answer_have_an_id_each() -> None:
         "a-3",
         "call",
     ]
+
+
+def test_an_id_that_kimi_gives_twice_keeps_its_form() -> None:
+    calls = tuple(ToolCall(f"functions.{given}", "read_file", "{}") for given in ("a:0", "a:0", "a:1", "b:0", "a:0"))
+    assert [call.id for call in valid_blocks(calls, View()) if isinstance(call, ToolCall)] == [
+        "functions.a:0",
+        "functions.a:1",
+        "functions.a:2",
+        "functions.b:0",
+        "functions.a:3",
+    ]

@@ -552,3 +552,38 @@ async def test_a_conversation_goes_on_with_a_model_of_mistral_s(monkeypatch: pyt
     assert [each["role"] for each in asked[-1]] == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
     assert [each["tool_call_id"] for each in asked[-1] if each["role"] == "tool"][1] == "abcDEF123"
     await server.close()
+
+
+@pytest.mark.parametrize(("model", "foreign"), [("moonshotai/kimi-k2.5", r"functions\.grep:\d+"), ("m", "toolu_1")])
+async def test_a_call_goes_back_under_the_id_that_it_came_with(
+    model: str, foreign: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kimi K2 reads the ids of earlier calls, and stops calling where they are not what it writes: `functions.NAME:N`.
+
+    It counts the calls that it is shown, so a number may come again.
+    """
+    given = "functions.read_file:0"
+    asked: list[bytes] = []
+
+    async def answer(request: Request, exchange: Exchange) -> None:
+        asked.append(request.body)
+        call = {"id": given, "function": {"name": "read_file", "arguments": "{}"}}
+        message = {"tool_calls": [call]} if len(asked) < 3 else {"content": "Done."}
+        await exchange.respond(200, {"choices": [{"message": message}], "usage": {"prompt_tokens": 1}})
+
+    server = HttpServer(answer)
+    monkeypatch.setenv("OPENROUTER_API_KEY", "test-key")
+    monkeypatch.setenv("OPENROUTER_BASE_URL", f"http://127.0.0.1:{await server.listen()}/v1")
+    try:
+        async with closing(create_model(f"openrouter:{model}")) as asks:
+            talk = Talk(asks)
+            before = ToolCall("toolu_1", "grep", "{}")
+            talk.messages += [user("go"), assistant(before), user(ToolResult(before.id, "found")), assistant("Found.")]
+            await talk.say("go on")
+    finally:
+        await server.close()
+    sent = [each for each in msgspec.json.decode(asked[-1])["messages"] if each["role"] in ("assistant", "tool")]
+    called = [call["id"] for each in sent for call in each.get("tool_calls", ())]
+    assert called == [each["tool_call_id"] for each in sent if each["role"] == "tool"]
+    assert re.fullmatch(foreign, called[0])
+    assert called[1:] == [given, "functions.read_file:1"]

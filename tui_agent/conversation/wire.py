@@ -14,6 +14,11 @@ from tui_agent.regex import regex
 _NAME = regex(r"[a-zA-Z0-9_-]{1,128}")
 _UNNAMABLE = regex(r"[^a-zA-Z0-9_-]")
 
+COUNTED_ID = regex(r"(functions\.[a-zA-Z0-9_.-]+):(\d{1,9})")
+"""How Kimi K2's models write ids: the tool, and the call's number. They read the ids of earlier calls, and stop calling
+tools where these look otherwise (Moonshot AI, tool call guidance).
+"""
+
 _MARKS = regex(r"[\[\]{}]")
 _TEXTS = regex(r'"(?:[^"\\]|\\.)*"')
 _DEEPEST = 400
@@ -65,6 +70,12 @@ def safe_id(call_id: str) -> str:
     if _NAME.fullmatch(call_id):
         return call_id
     return "call_" + blake2b(valid_text(call_id).encode(), digest_size=12).hexdigest()
+
+
+def next_id(call_id: str, number: int) -> str:
+    """Another id for a call whose id another one has, in the same form; `number`: 2 is the first to try, then 3."""
+    counted = COUNTED_ID.fullmatch(call_id)
+    return f"{counted[1]}:{int(counted[2]) + number - 1}" if counted else f"{call_id}-{number}"
 
 
 def fresh_id() -> str:

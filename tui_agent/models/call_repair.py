@@ -18,7 +18,7 @@ import msgspec
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolDefinition, valid_text
 from tui_agent.conversation.view import View
-from tui_agent.conversation.wire import fresh_id, is_object, read_arguments
+from tui_agent.conversation.wire import fresh_id, is_object, next_id, read_arguments
 from tui_agent.models.base import Completed
 from tui_agent.regex import regex
 
@@ -79,7 +79,7 @@ def valid_blocks(blocks: tuple[Block, ...], view: View) -> tuple[Block, ...]:
                 given = name = valid_text(block.id) or "call"
                 while name in seen or view.call(name) is not None:
                     numbers[given] = numbers.get(given, 1) + 1
-                    name = f"{given}-{numbers[given]}"
+                    name = next_id(given, numbers[given])
                 seen.add(name)
                 arguments, malformed = read_arguments(block.arguments)
                 malformed = valid_text(block.malformed) or malformed

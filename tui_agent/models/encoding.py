@@ -7,6 +7,7 @@ always has the same bytes, in every process.
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from hashlib import blake2b
+from itertools import count, repeat
 from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -25,7 +26,7 @@ from tui_agent.conversation.blocks import (
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.sources import with_pages
 from tui_agent.conversation.states import NO_OUTPUT
-from tui_agent.conversation.wire import fresh_id, is_object, read_opaque
+from tui_agent.conversation.wire import COUNTED_ID, fresh_id, is_object, next_id, read_opaque
 
 Fields: TypeAlias = dict[str, object]
 Piece = TypeVar("Piece")
@@ -151,6 +152,8 @@ def user_message_of(message: RequestMessage, sees: bool) -> UserParts:
 def unused_id(given: str, taken: set[str]) -> str:
     """An id for a new call that is not in `taken`: `given` if possible. Adds it to `taken`."""
     call_id = valid_text(given)
+    if COUNTED_ID.fullmatch(call_id):
+        call_id = next(each for each in map(next_id, repeat(call_id), count(1)) if each not in taken)
     if not call_id or call_id in taken:
         call_id = fresh_id()
     taken.add(call_id)

@@ -332,8 +332,9 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
             responses = ResponsesOptions(model, self._reasons, self._summaries, sees, self._profile.effort)
             return self._responses.encode(request, responses)
         service = self._service
+        counted = "kimi-k2" in model.lower()
         options = ChatOptions(
-            model, service.limit, service.thoughts, sees, self._counts, self._strict, self._profile.effort
+            model, service.limit, service.thoughts, sees, self._counts, self._strict, self._profile.effort, counted
         )
         return self._chat.encode(request, options)
 

@@ -1,14 +1,14 @@
 """Encodes requests for OpenAI's Chat Completions, which many servers implement."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
-from tui_agent.conversation.wire import is_object, read_opaque, safe_id, safe_name
+from tui_agent.conversation.wire import COUNTED_ID, is_object, read_opaque, safe_id, safe_name
 from tui_agent.models.encoding import (
     PICTURES,
     UNSEEN,
@@ -36,7 +36,7 @@ class ChatOptions(msgspec.Struct, frozen=True):
 
     `limit`: the parameter with the most tokens of the answer. `sees`: the model accepts pictures. `counts`: ask for
     usage. `strict`: call ids must be nine letters or digits, and only the model may speak right after a result
-    (Mistral).
+    (Mistral). `counted`: call ids must look as the model writes them (Kimi K2).
     """
 
     model: str
@@ -46,6 +46,7 @@ class ChatOptions(msgspec.Struct, frozen=True):
     counts: bool = True
     strict: bool = False
     effort: str = ""
+    counted: bool = False
 
 
 class ChatEncoder:
@@ -65,7 +66,7 @@ class ChatEncoder:
             head["tools"] = function_tools(request.tools)
         made = self._pieces.of(
             request.messages,
-            lambda message, _: _encoded(message, options),
+            lambda message, before: _encoded(message, before, options),
             variant=(options.thoughts, options.sees, options.strict),
             keep=not request.one_off,
         )
@@ -75,10 +76,12 @@ class ChatEncoder:
         return encode(head)[:-1] + b',"messages":[' + b",".join(pieces) + b"]}"
 
 
-def _encoded(message: RequestMessage, options: ChatOptions) -> bytes:
+def _encoded(message: RequestMessage, before: RequestMessage | None, options: ChatOptions) -> bytes:
     """One message's JSON: objects separated by commas; empty if nothing of it is sent."""
-    fields = _assistant_message(message, options) if message.role == "assistant" else _user_message(message, options)
-    return b",".join(map(encode, fields))
+    if message.role == "assistant":
+        return b",".join(map(encode, _assistant_message(message, options)))
+    calls = [block for block in before.blocks if isinstance(block, ToolCall)] if before is not None else []
+    return b",".join(map(encode, _user_message(message, {call.id: call.name for call in calls}, options)))
 
 
 def _assistant_message(message: RequestMessage, options: ChatOptions) -> list[Fields]:
@@ -94,7 +97,7 @@ def _assistant_message(message: RequestMessage, options: ChatOptions) -> list[Fi
                 reasoning.append(valid_text(block.text))
                 details += _details(block)
             case ToolCall():
-                call_id = _id(block.id, options)
+                call_id = _id(block.id, block.name, options)
                 given = original("openai", block)
                 calls += [call_for(block, call_id)] if given is None else [{**each, "id": call_id} for each in given]
             case _:
@@ -147,15 +150,18 @@ def _details(block: Reasoning) -> list[object]:
     return [msgspec.Raw(each.encode()) for each in msgspec.json.decode(details, type=list[str])] if details else []
 
 
-def _user_message(message: RequestMessage, options: ChatOptions) -> list[Fields]:
-    """A message with role user: a message for each tool result, then one for the user's text and pictures."""
+def _user_message(message: RequestMessage, called: Mapping[str, str], options: ChatOptions) -> list[Fields]:
+    """A message with role user: a message for each tool result, then one for the user's text and pictures.
+
+    `called`: the names of the tools that the results are of, by the calls' ids.
+    """
     written: list[Fields] = []
     pictures: list[Block] = []
     said: list[Block] = []
     for block in message.blocks:
         match block:
             case ToolResult():
-                call_id = _id(block.call_id, options)
+                call_id = _id(block.call_id, called.get(block.call_id, ""), options)
                 given = original("openai", block)
                 written += [{**(given[0] if given else result_for(block, call_id)), "tool_call_id": call_id}]
                 pictures += block.images
@@ -173,7 +179,10 @@ def _user_message(message: RequestMessage, options: ChatOptions) -> list[Fields]
     return [*written, {"role": "user", "content": _content(said, options)}]
 
 
-def _id(call_id: str, options: ChatOptions) -> str:
+def _id(call_id: str, name: str, options: ChatOptions) -> str:
+    if options.counted:
+        number = int.from_bytes(blake2b(valid_text(call_id).encode(), digest_size=4).digest(), "big") % 10**9
+        return call_id if COUNTED_ID.fullmatch(call_id) else f"functions.{short_name(name)}:{number}"
     if not options.strict:
         return short_id(call_id)
     return call_id if _STRICT_ID.fullmatch(call_id) else blake2b(valid_text(call_id).encode()).hexdigest()[:9]
@@ -181,6 +190,8 @@ def _id(call_id: str, options: ChatOptions) -> str:
 
 def short_id(call_id: str) -> str:
     """A call's id, shortened to `LONGEST_ID`."""
+    if len(call_id) <= LONGEST_ID and COUNTED_ID.fullmatch(call_id):
+        return call_id
     safe = safe_id(call_id)
     return safe if len(safe) <= LONGEST_ID else safe_id(f"{call_id} ")  # what holds a blank is hashed
 
