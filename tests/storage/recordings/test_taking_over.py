@@ -116,6 +116,37 @@ def test_codex_counts_an_answer_before_or_after_its_items_and_may_repeat_it(tmp_
     assert [each.usage for each in answers] == [Usage(90, output_tokens=7), Usage(120, 64, output_tokens=9), None]
 
 
+def test_codex_counts_an_answer_after_the_results_of_its_commands(tmp_path: Path) -> None:
+    """Commands run while the answer streams; what was taken back or compacted in between is no answer any more."""
+    lines = (
+        codex("turn_context", cwd="/p", model="gpt-5.6-sol"),
+        words("user", "Look."),
+        words("assistant", "So:"),
+        *(item("function_call", name="shell", arguments="{}", call_id=name) for name in ("call_1", "call_2")),
+        *(item("function_call_output", call_id=name, output="calc.py") for name in ("call_1", "call_2")),
+        counted(90, input_tokens=90, output_tokens=7),
+        item("function_call", name="shell", arguments="{}", call_id="call_3"),
+        counted(210, input_tokens=120, cached_input_tokens=64, output_tokens=9),
+        item("function_call_output", call_id="call_3", output="calc.py"),
+        item("function_call", name="shell", arguments="{}", call_id="call_4"),
+        item("function_call_output", call_id="call_4", output="calc.py"),
+        counted(340, input_tokens=130, cached_input_tokens=96, output_tokens=5),
+        words("assistant", "There."),
+        words("user", "And now?"),
+        counted(350, input_tokens=140, output_tokens=3),
+        words("assistant", "Still there."),
+    )
+    recording = read_file(written(tmp_path / "rollout.jsonl", lines))
+    answers = [message for message in recording.messages if message.role == "assistant"]
+    assert [each.usage for each in answers] == [
+        Usage(90, output_tokens=7),
+        Usage(120, 64, output_tokens=9),
+        Usage(130, 96, output_tokens=5),
+        None,
+        Usage(140, output_tokens=3),
+    ]
+
+
 def test_codex_is_read_item_by_item(tmp_path: Path) -> None:
     recording = read_file(written(tmp_path / "rollout.jsonl", CODEX))
     assert (recording.format, recording.model, recording.problems) == ("codex", "gpt-5-codex", ())

@@ -4,10 +4,11 @@ The format is not documented by its maker; this reads what its files hold: `resp
 the model and by it, an item each; the items up to the first result or word of the user are one answer. `compacted`
 lines hold a summary of all before, `turn_context` names the model, and of `event_msg` lines a `token_count` holds what
 the newest call used, a `thread_rolled_back` how many turns were taken back. A `token_count` stands after the items of
-its answer or, in files of 2025, before them; one that only tells new limits repeats the last. Files of its first year
-have the items without the envelope. What codex tells the model of itself (rules, the folder, the sandbox) is left out:
-it holds there alone. The output of a command is JSON with `metadata`, or begins with lines that say its exit code, how
-long it took and how many lines there were before it was cut.
+its answer (since the middle of 2026 also after their results) or, in files of 2025, before them; one that only tells
+new limits repeats the last. Files of its first year have the items without the envelope. What codex tells the model of
+itself (rules, the folder, the sandbox) is left out: it holds there alone. The output of a command is JSON with
+`metadata`, or begins with lines that say its exit code, how long it took and how many lines there were before it was
+cut.
 """
 
 import re
@@ -52,6 +53,8 @@ class CodexReader(RecordingReader):
         self._answer = 0
         self._speaking = False
         """Whether the newest item is part of an answer, which the next one may be as well."""
+        self._uncounted = False
+        """Whether it is still to be told what the newest answer used."""
         self._total: object = None
         self._early: Usage | None = None
         """What the answer used that comes next."""
@@ -64,13 +67,13 @@ class CodexReader(RecordingReader):
             case "response_item":
                 self._item(number, payload, time)
             case "compacted":
-                self._speaking = False
+                self._speaking = self._uncounted = False
                 builder.compaction(number, _summary(payload), time)
             case "turn_context" | "session_meta":
                 self._model = payload["model"].text or self._model
                 builder.system = builder.system or payload["base_instructions"]["text"].text
             case "event_msg" if payload["type"].text == "thread_rolled_back":
-                self._speaking = False
+                self._speaking = self._uncounted = False
                 builder.take_back(payload["num_turns"].count)
             case "event_msg" if used := payload["info"]["last_token_usage"]:
                 self._use(number, payload["info"]["total_token_usage"].value, _used(used), time)
@@ -86,7 +89,7 @@ class CodexReader(RecordingReader):
                 blocks = blocks_of(item["content"], _block)
                 said = [block for block in blocks if not _is_own(block)]
                 if said or not blocks:
-                    self._speaking, self._early = False, None
+                    self._speaking, self._uncounted, self._early = False, False, None
                     self.builder.user(number, said, time)
             case "message" if role == "assistant":
                 self._say(number, blocks_of(item["content"], _block), time)
@@ -105,20 +108,23 @@ class CodexReader(RecordingReader):
             case _:
                 pass  # what the provider did by itself, such as a search, has no result to pair it with
 
-    def _say(self, number: int, blocks: list[Block], time: float, usage: Usage | None = None) -> None:
-        if blocks or usage:
+    def _say(self, number: int, blocks: list[Block], time: float) -> None:
+        if blocks:
             self._answer += not self._speaking
-            self._speaking = True
-            answer_id, usage = str(self._answer), usage or self._early
-            self._early = None
-            self.builder.answer(number, blocks, time, answer_id=answer_id, model=self._model, usage=usage)
+            self._uncounted = self._early is None and (self._uncounted or not self._speaking)
+            self._speaking, usage, self._early = True, self._early, None
+            self._tell(number, blocks, time, usage)
+
+    def _tell(self, number: int, blocks: list[Block], time: float, usage: Usage | None) -> None:
+        self.builder.answer(number, blocks, time, answer_id=str(self._answer), model=self._model, usage=usage)
 
     def _use(self, number: int, total: object, usage: Usage, time: float) -> None:
         if total is not None and total == self._total:
             return
         self._total = total
-        if self._speaking:
-            self._say(number, [], time, usage)
+        if self._speaking or self._uncounted:
+            self._uncounted = False
+            self._tell(number, [], time, usage)
         else:
             self._early = usage
 
