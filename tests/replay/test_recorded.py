@@ -131,6 +131,30 @@ def test_a_cache_that_its_client_loses_is_predicted_and_said(tmp_path: Path) -> 
     assert error_of(*accuracy.rest.costs) == pytest.approx(0, abs=0.1)
 
 
+def test_a_server_that_reports_no_cache_is_not_predicted_to_have_one(tmp_path: Path) -> None:
+    """As those that only pass requests on: nothing is read, and nothing is billed as written."""
+    lines = list(neutral_lines(Session(5, 90), Provider()))
+    for line in lines:
+        if "usage" in line:
+            line["usage"] |= {"cache_read_tokens": 0, "cache_write_tokens": 0}
+    for cache in ("marked", "implicit"):
+        accuracy, _, _ = check(read_file(write(tmp_path / "s.jsonl", iter(lines))), cache=cache)
+        for found in (accuracy, accuracy.rest):
+            assert found is not None
+            assert (found.predicted.cache_read_tokens, found.predicted.cache_write_tokens) == (0, 0)
+            assert error_of(*found.costs) == pytest.approx(0, abs=0.03)
+
+
+def test_a_cache_that_was_lost_once_early_is_not_expected_to_be_lost_again_and_again(tmp_path: Path) -> None:
+    lines = list(neutral_lines(Session(8, 120), Provider(warm=True)))
+    early = [line for line in lines if "usage" in line][11]
+    early["usage"] |= {"cache_read_tokens": 0, "cache_write_tokens": early["usage"]["input_tokens"]}
+    accuracy, _, _ = check(read_file(write(tmp_path / "s.jsonl", iter(lines))))
+    assert accuracy.losses["step"].lost == 1
+    assert accuracy.rest is not None
+    assert error_of(*accuracy.rest.costs) == pytest.approx(0, abs=0.1)
+
+
 def test_reasoning_that_the_provider_removes_at_a_prompt_is_learned(tmp_path: Path) -> None:
     def lines(shrinks: int) -> Iterator[dict[str, Any]]:
         prompt, number = 10_000, 0

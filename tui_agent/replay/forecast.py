@@ -1,10 +1,11 @@
 """Forecasting the usage of a recording's calls, and how far off that is.
 
 Each call is predicted from the recorded figure of the call before it, what was added since, and what the documented
-rules of the cache (`billing`) would have kept. What a client and its provider do beyond these rules is learned as four
+rules of the cache (`billing`) would have kept. What a client and its provider do beyond these rules is learned as
 rates (`ClientHabits`): how often the cache is lost at a prompt, at any other call, after a pause longer than its time
-to live, and after an edit. What a call's own usage says is never used for it, except in the rates of a fit on all
-calls; `Forecast.rest` has the calls after the first third, predicted with the rates of that third.
+to live, and after an edit; and how much of what is not read from it is written to it. What a call's own usage says is
+never used for it, except in the rates of a fit on all calls; `Accuracy.rest` has the calls after the first third,
+predicted with the rates of that third.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,8 +33,14 @@ MOMENTS: Final[tuple[Moment, ...]] = get_args(Moment)
 _USUAL_LOSS: Final[dict[Moment, float]] = {"prompt": 0.1, "insert": 0.3, "step": 0.002, "pause": 0.93, "edit": 0.5}
 """The share of cached tokens that is lost at each moment if nothing is known: that of some 60 public recordings of
 Claude Code, rounded."""
-_TRUST = 4.0
-"""The usual losses count as much as this many calls of average size."""
+_USUAL_IMPLICIT: Final[dict[Moment, float]] = {"prompt": 0.18, "insert": 0.15, "step": 0.02, "pause": 0.45, "edit": 0.5}
+"""The same for a cache that nobody marks and a provider keeps as it likes: that of some 40 public recordings of codex
+and Gemini CLI, rounded."""
+_TRUST: Final[dict[Moment, float]] = {"prompt": 4.0, "insert": 4.0, "step": 60.0, "pause": 4.0, "edit": 4.0}
+"""The usual losses count as much as this many calls of average size. Between two calls of a turn a cache is rarely
+lost, whoever keeps it, so that one lost early tells little of the calls to come."""
+_SILENT = 2
+"""If nothing was read from a cache in this many calls after the first, nothing ever is: nobody keeps or reports one."""
 _MOST_MORE = 0.05
 """The largest share by which more is read than what the last call left: a call that is not recorded wrote it."""
 _LOST = 0.75
@@ -73,13 +80,15 @@ class ClientHabits:
 
     `losses`: the share of the cached tokens that is lost at each moment; `floor`: the tokens that are read even then.
     `growth`: tokens per token that the rules expect; `stripped`: the share of a turn that the provider removes at the
-    next prompt (its reasoning); `resent`: the tokens that a client sends beside a new summary more than at first.
+    next prompt (its reasoning); `written`: the share of what is not read that a marked cache is billed to write;
+    `resent`: the tokens that a client sends beside a new summary more than at first.
     """
 
     losses: dict[Moment, float]
     floor: int
     growth: float
     stripped: float
+    written: float
     resent: int = 0
 
     def predict(self, step: _Step, *, marked: bool) -> tuple[Usage, int]:
@@ -91,7 +100,7 @@ class ClientHabits:
         floor = min(self.floor, kept)
         loss = self.losses[step.moment]
         read = min(total, round(kept - loss * (kept - floor)))
-        written = total - read if marked else 0
+        written = round(self.written * (total - read)) if marked else 0
         return Usage(total, read, written, step.recorded.output_tokens), floor if loss > 1 / 2 else kept
 
 
@@ -186,11 +195,11 @@ def compare(
     steps = list(_steps(recording, measured, script, used))
     if not steps:
         return None
-    third = len(steps) // 3
-    fitted = _compared(steps, habits(steps), profile)
+    third, marked = len(steps) // 3, profile.cache == "marked"
+    fitted = _compared(steps, habits(steps, marked=marked), profile)
     if not third:
         return fitted
-    rest = _compared(steps[third:], habits(steps[:third], trust=_TRUST), profile)
+    rest = _compared(steps[third:], habits(steps[:third], marked=marked, trusts=True), profile)
     return replace(fitted, rest=rest)
 
 
@@ -221,25 +230,30 @@ def _steps(recording: Recording, measured: MeasuredSizes, script: Script, used: 
         last, simulated_last, last_seq, starts = recorded, simulated.input_tokens, message.seq, False
 
 
-def habits(steps: Sequence[_Step], *, trust: float = 0.0) -> ClientHabits:
-    """The habits that these calls show. The usual losses count as much as `trust` calls."""
+def habits(steps: Sequence[_Step], *, marked: bool, trusts: bool = False) -> ClientHabits:
+    """The habits that these calls show. `trusts`: the usual losses count beside them (`_TRUST`)."""
     floors = [step.recorded.cache_read_tokens for step in steps[1:] if _is_lost(step)]
     floors = floors or [step.recorded.cache_read_tokens for step in steps[:1]]
     floor = round(fmean(floors)) if floors else 0
     later = steps[1:]
-    usual = trust * fmean([step.kept for step in later]) if later else trust
+    size = fmean([step.kept for step in later]) if later else 1.0
+    silent = len(later) >= _SILENT and not any(step.recorded.cache_read_tokens for step in steps)
     losses: dict[Moment, float] = {}
-    for moment in MOMENTS:
+    for moment, usual in (_USUAL_LOSS if marked else _USUAL_IMPLICIT).items():
         here = [step for step in later if step.moment == moment]
         lost = sum(step.kept - step.recorded.cache_read_tokens for step in here)
         at_risk = sum(step.kept - min(floor, step.kept) for step in here)
-        weighed = lost + usual * _USUAL_LOSS[moment], at_risk + usual
-        losses[moment] = min(1.0, max(-_MOST_MORE, weighed[0] / weighed[1])) if weighed[1] else _USUAL_LOSS[moment]
+        trust = size * _TRUST[moment] if trusts else 0.0
+        found = min(1.0, max(-_MOST_MORE, (lost + trust * usual) / (at_risk + trust))) if at_risk + trust else usual
+        losses[moment] = 1.0 if silent else found
+    unread = sum(step.recorded.input_tokens - step.recorded.cache_read_tokens for step in steps)
+    written = sum(step.recorded.cache_write_tokens for step in steps) / unread if unread else 1.0
     grown = [(step.recorded.input_tokens - step.before, step.added) for step in later if step.moment == "step"]
     grown = [(found, expected) for found, expected in grown if found > 0 and expected > 0]
     growth = sum(found for found, _ in grown) / sum(expected for _, expected in grown) if grown else 1.0
     resent = [step.recorded.input_tokens - step.added for step in later if step.edited]
-    return ClientHabits(losses, floor, growth, _stripped(later, growth), round(fmean(resent)) if resent else 0)
+    stripped, more = _stripped(later, growth), round(fmean(resent)) if resent else 0
+    return ClientHabits(losses, floor, growth, stripped, written, more)
 
 
 def _stripped(steps: Sequence[_Step], growth: float) -> float:
@@ -265,9 +279,10 @@ def _compared(steps: Sequence[_Step], found: ClientHabits, profile: ModelProfile
     marked = profile.cache == "marked"
     for place, step in enumerate(steps):
         first = step.before == 0 and not place
-        predicted, likely = (
-            (step.simulated, step.simulated.cache_read_tokens) if first else found.predict(step, marked=marked)
-        )
+        predicted, likely = found.predict(step, marked=marked)
+        if first:
+            likely, writes = step.simulated.cache_read_tokens, round(found.written * step.simulated.cache_write_tokens)
+            predicted = msgspec.structs.replace(step.simulated, cache_write_tokens=writes)
         costs = [cost_usd(usage, profile.prices) or 0.0 for usage in (predicted, step.recorded)]
         calls.append(ComparedCall(step.number, predicted, step.recorded, costs[0], costs[1], likely))
     losses: dict[Moment, CacheLosses] = {}
