@@ -50,6 +50,23 @@ def test_pi_follows_the_branch_of_the_newest_line(tmp_path: Path) -> None:
     assert [(each.first, each.last) for each in recording.log if isinstance(each, Summarized)] == [(1, 1)]
 
 
+def test_a_broken_line_of_pi_cuts_nothing_off(tmp_path: Path) -> None:
+    """Nor does a lost header: what stands before it is the beginning of the same branch."""
+    path = write_lines(
+        tmp_path / "a.jsonl",
+        pi_said("a", None, "user", "build it"),
+        pi_said("b", "a", "assistant", [{"type": "text", "text": "left"}], model="m"),
+        pi_said("c", "a", "assistant", [{"type": "text", "text": "Built."}], model="m"),
+        pi_said("d", "c", "user", "broken"),
+        pi_said("e", "d", "assistant", [{"type": "text", "text": "Done."}], model="m"),
+    )
+    path.write_text(path.read_text().replace("broken", "\\[redacted"))
+    recording = read_file(path)
+    assert said(recording) == ["user: build it", "assistant: Built.", "assistant: Done."]
+    assert (recording.format, recording.abandoned) == ("pi", 1)
+    assert [each.line for each in recording.problems] == [4]
+
+
 def test_pi_before_it_had_branches(tmp_path: Path) -> None:
     recording = read_file(
         write_lines(

@@ -105,21 +105,26 @@ def _outcome(text: str, failed: bool) -> Outcome:
 
 
 def branch_left(lines: Iterable[bytes]) -> frozenset[str]:
-    """The ids of the entries that are not on the way from the newest one back to the first."""
-    parents: dict[str, str | None] = {}
+    """The ids of the entries that are not on the way from the newest one back to the first.
+
+    A parent that is not in the file, as its line is broken, counts as the entry before.
+    """
+    links: dict[str, tuple[str | None, str]] = {}
+    """Of each entry, its parent and the entry before it in the file."""
     newest = ""
     for line in lines:
         with suppress(*UNUSABLE):
             link = msgspec.json.decode(line, type=_Link)
             if link.id and link.type != "session":
-                parents.setdefault(link.id, link.parent_id)
+                links.setdefault(link.id, (link.parent_id, newest))
                 newest = link.id
     kept: set[str] = set()
     place: str | None = newest
-    while place is not None and place in parents and place not in kept:
+    while place and place not in kept:
         kept.add(place)
-        place = parents[place]
-    return frozenset(parents.keys() - kept)
+        parent, before = links[place]
+        place = parent if parent is None or parent in links else before
+    return frozenset(links.keys() - kept)
 
 
 def _block(part: Json) -> Block | None:

@@ -166,6 +166,7 @@ class _Kind(msgspec.Struct):
     schema_version: str = ""
     session_id: str = msgspec.field(default="", name="sessionId")
     project_hash: str = msgspec.field(default="", name="projectHash")
+    parent_id: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="parentId")
     info: msgspec.Raw = msgspec.Raw(b"")
     messages: msgspec.Raw = msgspec.Raw(b"")
 
@@ -177,6 +178,8 @@ def _format_of(line: bytes) -> Format:
     """The format of the file in which this is the first usable line. Raises `ValueError` where it is not usable."""
     try:
         kind = _kind.decode(line)
+        if bytes(kind.parent_id):
+            return "pi"  # its header may be missing
         if is_codex(line):
             return "codex"
     except (msgspec.DecodeError, RecursionError):
