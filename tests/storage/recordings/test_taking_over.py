@@ -116,6 +116,34 @@ def test_codex_counts_an_answer_before_or_after_its_items_and_may_repeat_it(tmp_
     assert [each.usage for each in answers] == [Usage(90, output_tokens=7), Usage(120, 64, output_tokens=9), None]
 
 
+def test_claude_code_may_write_a_result_before_its_call(tmp_path: Path) -> None:
+    """An answer is written line by line, while its first commands run. A result waits for one answer only."""
+
+    def called(name: str, message: str) -> object:
+        block = {"type": "tool_use", "id": name, "name": "Bash", "input": {"command": "ls"}}
+        return claude("assistant", [block], message)
+
+    def told(name: str, text: str) -> object:
+        return claude("user", [{"type": "tool_result", "tool_use_id": name, "content": text}])
+
+    lines = (
+        claude("user", "Look."),
+        called("t1", "m1"),
+        told("t1", "one"),
+        told("t2", "two"),
+        told("t3", "never called"),
+        claude("assistant", [{"type": "text", "text": "On."}], "m2"),
+        called("t2", "m2"),
+        called("t4", "m3"),
+        told("t4", "four"),
+        called("t3", "m4"),
+    )
+    recording = read_file(written(tmp_path / "s.jsonl", lines))
+    told_now = [block for message in recording.messages for block in message.blocks if isinstance(block, ToolResult)]
+    assert [(each.call_id, each.text) for each in told_now] == [("t1", "one"), ("t2", "two"), ("t4", "four")]
+    assert [each.line for each in recording.problems] == [5]
+
+
 def test_codex_counts_an_answer_after_the_results_of_its_commands(tmp_path: Path) -> None:
     """Commands run while the answer streams; what was taken back or compacted in between is no answer any more."""
     lines = (

@@ -153,7 +153,7 @@ def read_file(path: Path, progress: Progress | None = None) -> Recording:
         timed=builder.timed,
         model=builder.model,
         cache_ttl_s=builder.cache_ttl_s,
-        problems=tuple(builder.problems),
+        problems=tuple(sorted(builder.problems, key=lambda problem: problem.line)),
         abandoned=reader.left if reader is not None else 0,
     )
 

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -93,11 +94,19 @@ class _Edit(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self.entry, first=numbers[0], last=numbers[self.kept - 1])
 
 
+class _Early(msgspec.Struct):
+    """A result that is recorded before its call: its line, what adds it, and whether it has waited for one answer."""
+
+    line: int
+    add: Callable[[], None]
+    waited: bool = False
+
+
 class ConversationBuilder:
     """Puts a conversation together message by message, so that it is one a model could have been sent.
 
     The model's message stays open until something else is said: its results are held back, since a streamed answer may
-    be recorded in several lines with the first results between them.
+    be recorded in several lines with the first results between them, or even before the lines of their calls.
     """
 
     def __init__(self) -> None:
@@ -112,6 +121,8 @@ class ConversationBuilder:
         self._results: list[Message] = []
         self._names: dict[str, str] = {}
         self._answered: dict[str, bool] = {}
+        self._early: dict[str, _Early] = {}
+        """The results of calls that are still to come, by id."""
         self._edits: list[_Edit] = []
 
     @property
@@ -146,6 +157,7 @@ class ConversationBuilder:
             self.problem(line, "a user's message without text")
             return
         self._close()
+        self._leave_early()
         self._see(time)
         self.messages.append(Message(role="user", blocks=said, time=time))
 
@@ -177,14 +189,19 @@ class ConversationBuilder:
             self._models[model] += 1
         if self._open is None or not self._open.blocks or not answer_id or answer_id != self._answer_id:
             self._close()
+            self._leave_early(waiting=True)
             self._open, self._answer_id = Message(role="assistant", blocks=(), time=time, model=model), answer_id
         for block in blocks:
+            given = ""
             if isinstance(block, ToolCall):
-                if self._is_open(self._names.get(block.id, "")):
+                given = block.id
+                if self._is_open(self._names.get(given, "")):
                     self.problem(line, "a call that was already made")
                     continue
                 block = self._with_new_id(block)
             self._open = msgspec.structs.replace(self._open, blocks=(*self._open.blocks, block))
+            if (early := self._early.pop(given, None)) is not None:
+                early.add()
         self._open = msgspec.structs.replace(self._open, usage=usage or self._open.usage)
 
     def result(
@@ -199,11 +216,12 @@ class ConversationBuilder:
         duration_ms: int = 0,
     ) -> None:
         """Add a tool result, the texts and pictures in `blocks`, with what is recorded of its outcome."""
-        call_id = self._names.get(call_id, call_id)
+        given, call_id = call_id, self._names.get(call_id, call_id)
         answered = self._answered.get(call_id)
-        if answered is None:
-            self.problem(line, "a result of a call that was not made")
-        elif answered:
+        if answered is None and given not in self._early:
+            add = partial(self.result, line, given, blocks, time, is_error=is_error, outcome=outcome)
+            self._early[given] = _Early(line, partial(add, duration_ms=duration_ms))
+        elif answered is not False:
             self.problem(line, "a second result of one call")
         elif not self._is_open(call_id):
             self.problem(line, "a result long after its call")
@@ -265,6 +283,7 @@ class ConversationBuilder:
     def finish(self) -> Log:
         """All messages and edits, numbered; times that are missing are those of the message before."""
         self._close()
+        self._leave_early()
         log, numbers = Log(), list[int]()
         latest = next((message.time for message in self.messages if message.time), 0.0) if self.timed else 0.0
         used = [message.usage for message in self.messages if message.usage is not None]
@@ -298,6 +317,15 @@ class ConversationBuilder:
         """Whether the message that is not yet closed makes this call."""
         blocks = self._open.blocks if self._open is not None else ()
         return any(isinstance(block, ToolCall) and block.id == call_id for block in blocks)
+
+    def _leave_early(self, *, waiting: bool = False) -> None:
+        """The calls of the results that wait will not come any more; `waiting`: but for those of the next answer."""
+        for call_id, early in list(self._early.items()):
+            if waiting and not early.waited:
+                early.waited = True
+            else:
+                del self._early[call_id]
+                self.problem(early.line, "a result of a call that was not made")
 
     def _close(self) -> None:
         if self._open is not None and (blocks := _without_blank_texts(self._open.blocks)):
