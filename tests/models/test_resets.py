@@ -46,6 +46,8 @@ HEADERS: list[tuple[dict[str, str], float]] = [
     ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "120ms"}, 0.12),
     ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1h2m3s"}, 3_723),
     ({"retry-after-ms": "250"}, 0.25),
+    ({"retry-after-ms": "0", "retry-after": "2"}, 2.0),
+    ({"retry-after-ms": "0"}, None),
     ({"llm_provider-retry-after": "20", "llm_provider-content-length": "182"}, 20),
     ({"retry-after": "5", "llm_provider-retry-after": "20"}, 5),
     ({"llm_provider-x-ratelimit-remaining-requests": "0", "llm_provider-x-ratelimit-reset-requests": "6m0s"}, 360),

@@ -54,7 +54,8 @@ def seconds_to_reset(headers: Mapping[str, str], body: object = None, text: str 
 
 def _asked(headers: Mapping[str, str]) -> float | None:
     exact = parse_retry_after(headers.get("retry-after-ms"))
-    return exact / 1000 if exact is not None else parse_retry_after(headers.get("retry-after"))
+    # Azure says 0 there where `retry-after` has whole seconds.
+    return exact / 1000 if exact else parse_retry_after(headers.get("retry-after"))
 
 
 def _of_limits(headers: Mapping[str, str]) -> float | None:
