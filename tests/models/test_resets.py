@@ -15,7 +15,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui_agent.models.resets.time", lambda: float(NOW))
 
 
-HEADERS: list[tuple[dict[str, str], float]] = [
+HEADERS: list[tuple[dict[str, str], float | None]] = [
     # platform.claude.com, rate limits: the response headers
     ({"retry-after": "37", "anthropic-ratelimit-requests-remaining": "0"}, 37),
     (
