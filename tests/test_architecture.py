@@ -22,7 +22,7 @@ from tui_agent.models import catalogue
 from tui_agent.models.offline.adapter import OfflineModel
 from tui_agent.models.provider import Provider
 from tui_agent.settings.schema import TierModels
-from tui_agent.tools.base import Preview, ToolContext, ToolOutput, WorkspaceView
+from tui_agent.tools.base import ToolContext, ToolOutput
 from tui_agent.tools.built_in import BuiltIn
 
 ROOT = Path(__file__).parent.parent
@@ -98,9 +98,6 @@ async def test_a_command_is_one_row_that_help_and_one_shot_mode_read() -> None:
 async def test_a_tool_is_one_class_and_one_row_of_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     class CountWords(BuiltIn):
         name = "count_words"
-
-        def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-            return Preview("Count words", text=arguments)
 
         @override
         async def _do(self, _context: ToolContext, /, text: str) -> ToolOutput:

@@ -157,4 +157,4 @@ async def test_it_needs_nobody_s_word(tmp_path: Path) -> None:
     recall = Recall(Found())
     assert recall.effect == "none"
     assert recall.access('{"query": "x"}', Workspace(tmp_path)) == ()
-    assert "a\nb" in recall.preview('{"query": "a\\nb"}', Workspace(tmp_path)).title
+    assert recall.preview('{"query": "a\\nb"}', Workspace(tmp_path)).text == 'query: "a\\nb"'

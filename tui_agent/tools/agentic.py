@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from tui_agent.resources import prompt_text
 from tui_agent.text import counted, money_text
-from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView, as_text
+from tui_agent.tools.base import Access, Effect, Tool, ToolContext, ToolOutput, WorkspaceView
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.workspace import missing, shown
 from tui_agent.tools.subtasks import Subtasks, SubtaskSpec
@@ -49,9 +49,6 @@ class _Wrapper(BuiltIn):
         # Touches nothing; the target is named so that deny and ask rules apply.
         about = str(workspace.resolve(str(given["path"]))) if "path" in given else str(given.get("url", ""))
         return (Access("none", about),)
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview(f"Subtask {self.definition.name}", text=as_text(self._signature.parse(arguments)))
 
     async def _ask(self, context: ToolContext, subject: str, prompt: str) -> ToolOutput:
         name = self.definition.name

@@ -12,7 +12,6 @@ from tui_agent.tools.base import (
     ToolContext,
     ToolFailure,
     ToolOutput,
-    WorkspaceView,
 )
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
@@ -29,9 +28,6 @@ class AskUser(BuiltIn):
     """Asks the user a question of the model's."""
 
     name = ASK
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview("Ask you", text=str(self._signature.parse(arguments)["question"]))
 
     @override
     async def _do(self, context: ToolContext, /, question: str, choices: list[str]) -> ToolOutput:
@@ -66,9 +62,6 @@ class SubmitPlan(BuiltIn):
     def __init__(self, gate: PermissionGate) -> None:
         super().__init__()
         self._gate = gate
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview("Submit a plan", text=str(self._signature.parse(arguments)["plan"]))
 
     @override
     async def _do(self, context: ToolContext, /, plan: str, steps: list[str]) -> ToolOutput:

@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from tui_agent.conversation.blocks import ToolDefinition
-from tui_agent.tools.base import Access, Effect, Tool, ToolContext, ToolOutput, WorkspaceView
+from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView, as_text
 from tui_agent.tools.schema import Signature
 
 
 class BuiltIn:
     """A tool whose `_do` is what it does. Its signature and docstring are what the model reads.
 
-    It touches nothing, unless `access` says what.
+    It touches nothing, unless `access` says what; people see its arguments, unless `preview` says more.
     """
 
     name: ClassVar[str]
@@ -29,6 +29,9 @@ class BuiltIn:
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         self._signature.parse(arguments)
         return ()
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        return Preview(f"Call {self.name}", text=as_text(self._signature.parse(arguments)))
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         return await self._signature.call(self._do, arguments, context)

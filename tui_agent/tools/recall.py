@@ -8,7 +8,7 @@ from typing import Protocol
 from typing_extensions import override
 
 from tui_agent.conversation.recalled import RecallHit, RecallHits
-from tui_agent.tools.base import PermissionQuestion, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.base import PermissionQuestion, Preview, ToolContext, ToolFailure, ToolOutput
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.workspace import shown
 
@@ -62,9 +62,6 @@ class Recall(BuiltIn):
         super().__init__()
         self._source, self._elsewhere = source, elsewhere
         self._allowed = False
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview(f"Recall {self._signature.parse(arguments)['query']}")
 
     @override
     async def _do(self, context: ToolContext, /, query: str, other_sessions: bool = False) -> ToolOutput:

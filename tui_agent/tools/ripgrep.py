@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
+from tui_agent.durable import to_completion
 from tui_agent.programs import find_program, with_search_path
 from tui_agent.tools.base import ToolFailure
 
@@ -34,7 +35,7 @@ class RunningSearch:
         self._errors = asyncio.ensure_future(_first_bytes(process.stderr))
 
     async def records(self, separator: bytes) -> AsyncIterator[bytes]:
-        """The output, cut at each `separator` and without it.
+        """The output, cut at each `separator`, which ends a record too: less than one comes only from a killed process.
 
         A record is held in memory, so the caller must keep them short: with ``--max-columns``, or by asking for paths.
         """
@@ -53,8 +54,6 @@ class RunningSearch:
             yield whole
             # Reading buffered data does not yield.
             await asyncio.sleep(0)
-        if rest:
-            yield [rest]
 
     async def errors(self) -> str:
         """Wait until it ends; returns its error output if it failed (exit code 1 means that nothing matched)."""
@@ -66,15 +65,7 @@ class RunningSearch:
         """End the process and everything it started, and wait until it is gone."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        gone = asyncio.ensure_future(self._gone())
-        cancelled: asyncio.CancelledError | None = None
-        while not gone.done():
-            try:
-                await asyncio.shield(gone)
-            except asyncio.CancelledError as again:
-                cancelled = again
-        if cancelled is not None:
-            raise cancelled
+        await to_completion(self._gone())
 
     async def _gone(self) -> None:
         """Drain the pipes, since asyncio counts a process as ended only then, and wait for the end."""

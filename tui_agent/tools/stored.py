@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from typing_extensions import override
 
-from tui_agent.tools.base import Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.base import ToolContext, ToolFailure, ToolOutput
 from tui_agent.tools.built_in import BuiltIn
 
 PAGE = 12_000
@@ -21,9 +21,6 @@ class ReadStored(BuiltIn):
     def __init__(self, read: Callable[[str], Awaitable[str | None]]) -> None:
         super().__init__()
         self._stored = read
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview("Read a stored result", text=arguments)
 
     @override
     async def _do(self, _context: ToolContext, /, path: str, offset: int = 0) -> ToolOutput:

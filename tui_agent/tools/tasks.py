@@ -9,7 +9,7 @@ from typing_extensions import override
 from tui_agent.conversation.episodes import EPISODE, MOST_OPEN, episodes
 from tui_agent.conversation.todo import TODO, TodoItem, TodoList
 from tui_agent.conversation.view import View
-from tui_agent.tools.base import Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.base import ToolContext, ToolFailure, ToolOutput
 from tui_agent.tools.built_in import BuiltIn
 
 MAX_ITEMS = 50
@@ -20,10 +20,6 @@ class Todo(BuiltIn):
     """Only checks its arguments: the call itself, as logged, is the task list."""
 
     name = TODO
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        self._signature.parse(arguments)
-        return Preview(title="Keep the task list", text=arguments)
 
     @override
     async def _do(self, _context: ToolContext, /, items: list[TodoItem]) -> ToolOutput:
@@ -59,9 +55,6 @@ class MarkTaskDone(BuiltIn):
 
     name = "mark_task_done"
 
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview(title="Mark the task done", text=str(self._signature.parse(arguments)["detail"]))
-
     @override
     async def _do(self, _context: ToolContext, /, detail: str) -> ToolOutput:
         """Say that the task the user gave you is finished and checked.
@@ -85,10 +78,6 @@ class EpisodeTool(BuiltIn):
     def __init__(self, view: View) -> None:
         super().__init__()
         self._view = view
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        given = self._signature.parse(arguments)
-        return Preview(title=f"Episode: {given['title']}", text=str(given["conclusion"]))
 
     @override
     async def _do(self, _context: ToolContext, /, title: str, conclusion: str = "") -> ToolOutput:

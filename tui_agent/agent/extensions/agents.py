@@ -168,6 +168,7 @@ class RunAgent(BuiltIn):
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         return (Access("none", str(self._signature.parse(arguments)["agent"])),)
 
+    @override
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         given = self._signature.parse(arguments)
         return Preview(f"Agent {given['agent']}", text=str(given["task"]))

@@ -88,17 +88,13 @@ class GitIndex:
         finally:
             if process.returncode is None:
                 process.kill()
-                await to_completion(_ended(process))
+                await to_completion(process.wait())
         return blobs_in(output)
 
 
 def content_name(content: bytes) -> str:
     """The name of git's blob with this content."""
     return sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    await process.wait()
 
 
 def _repository(root: Path) -> tuple[Path, Path]:

@@ -52,7 +52,7 @@ class Stamp(NamedTuple):
 def look_at(path: Path, keep: int) -> FoundFile:
     """The file at the resolved `path`, with its content if that has at most `keep` bytes.
 
-    A file that cannot be read, or that is reached through a link, has the kind ``other``.
+    A file that cannot be read has the kind ``other``. Through a link in place of a folder there is none.
     """
     try:
         with folder_of(path) as folder:

@@ -8,6 +8,7 @@ then that of the look before, but never the look after it.
 import ctypes
 import os
 import sys
+from contextlib import suppress
 from functools import cache
 from typing import Final
 
@@ -45,14 +46,10 @@ class Watched:
         if self._queue < 0:
             return False
         quiet = True
-        try:
+        with suppress(BlockingIOError):
             while os.read(self._queue, 65_536):
                 quiet = False
-        except BlockingIOError:
-            return quiet
-        except OSError:
-            self.close()
-        return False
+        return quiet
 
     def close(self) -> None:
         """Watch nothing any more."""
@@ -67,8 +64,7 @@ class Watched:
 
 def _is_local(folder: int) -> bool:
     found = ctypes.create_string_buffer(256)
-    if _libc().fstatfs(folder, found) < 0:
-        return False
+    _libc().fstatfs(folder, found)  # which leaves zeros if it fails
     return ctypes.c_long.from_buffer(found).value & 0xFFFF_FFFF in _LOCAL
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from tui_agent.text import clean, one_line
-from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.base import Access, Effect, Tool, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, shown
 from tui_agent.tools.lsp.client import path_of
@@ -36,10 +36,6 @@ class _Lookup(BuiltIn):
     @override
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "read"),)
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        given = self._signature.parse(arguments)
-        return Preview(f"Look up {shown(str(given.get('name') or given['path']), 100)}")
 
     async def _asked(
         self,

@@ -59,6 +59,7 @@ class Glob(BuiltIn):
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "read"),)
 
+    @override
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return self._signature.call(_preview_of_glob, arguments, workspace)
 
@@ -101,6 +102,7 @@ class Grep(BuiltIn):
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "read"),)
 
+    @override
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return self._signature.call(_preview_of_grep, arguments, workspace)
 

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.entries import Outcome
 from tui_agent.text import how_it_ended
-from tui_agent.tools.base import Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.base import ToolContext, ToolFailure, ToolOutput
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.shell.output import RawStream, answer, what_still_runs
@@ -246,9 +246,6 @@ class CommandOutput(_Tool):
 
     name = "command_output"
 
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview("Read the output of a background command", text=arguments)
-
     @override
     async def _do(self, _context: ToolContext, /, process: int | None = None, wait: Wait = 0) -> ToolOutput:
         """Read what a background command has printed since you last looked, and its exit code once it has ended.
@@ -266,9 +263,6 @@ class StopCommand(_Tool):
     """`stop_command`."""
 
     name = "stop_command"
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview("Stop a background command", text=arguments)
 
     @override
     async def _do(self, _context: ToolContext, /, process: int) -> ToolOutput:

@@ -115,6 +115,7 @@ class RunCommand(BuiltIn):
         run = Access(effect="run", target=str(given["command"]), outside=outside)
         return (run, *(access_to(workspace, path, "read") for path in reads))
 
+    @override
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         given = self._signature.parse(arguments)
         sandbox, title = self._sandbox, "Run a command"

@@ -56,6 +56,7 @@ class FetchUrl(BuiltIn):
         check_private(address, self._policy)
         return (_access(address),)
 
+    @override
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         address = read_address(str(self._signature.parse(arguments)["url"]))
         return Preview(f"Fetch {address.origin}", text=address.text)

@@ -101,6 +101,7 @@ class _Search(BuiltIn):
             raise ToolFailure("The web is not searched in plan mode (search.in_plan).", "Go on without.")
         return (Access("network", self._url or query, inside=False),)
 
+    @override
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         price = f" ({money_text(self._usd)} a search)" if self._usd else ""
         query = str(self._signature.parse(arguments)["query"])
@@ -116,9 +117,6 @@ class HostedSearch(BuiltIn):
     @override
     def definition(self) -> ToolDefinition:
         return msgspec.structs.replace(super().definition, hosted=True)
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview("Search the web")
 
     @override
     async def _do(self, _context: ToolContext, /, query: str) -> ToolOutput:
