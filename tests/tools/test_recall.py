@@ -157,4 +157,6 @@ async def test_it_needs_nobody_s_word(tmp_path: Path) -> None:
     recall = Recall(Found())
     assert recall.effect == "none"
     assert recall.access('{"query": "x"}', Workspace(tmp_path)) == ()
-    assert recall.preview('{"query": "a\\nb"}', Workspace(tmp_path)).text == 'query: "a\\nb"'
+    assert 'query: "a\\nb"' in recall.preview('{"query": "a\\nb"}', Workspace(tmp_path)).text
+    with pytest.raises(ToolFailure, match="no other sessions"):
+        await call(recall, tmp_path, query="x", other_sessions=True)

@@ -1,12 +1,17 @@
 import asyncio
 import os
+import sys
+import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.tools.support import call
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_folder
 from tui_agent.tools.ripgrep import find_rg, search
+from tui_agent.tools.search.finding import Grep
 
 
 async def test_a_search_that_never_ends_is_killed_when_it_is_cancelled(tmp_path: Path) -> None:
@@ -60,8 +65,52 @@ async def test_it_gets_none_of_the_keys_in_the_environment(tmp_path: Path, monke
     assert b"a-key" not in output
 
 
-def test_rg_is_found() -> None:
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the rg beside this Python is looked for meanwhile; none is among the scripts."""
+    place = tmp_path / "bin" / "rg"
+    place.parent.mkdir()
+    monkeypatch.setattr(sys, "executable", str(place.parent / "python"))
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path / "none"))
+    find_rg.cache_clear()
+    yield place
+    find_rg.cache_clear()
+
+
+def script(place: Path, lines: str) -> None:
+    place.write_text(f"#!/bin/sh\n{lines}\n")
+    place.chmod(0o755)
+
+
+def test_rg_is_found_in_its_package_or_on_the_path_or_its_lack_is_said(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert Path(find_rg()).name == "rg"
+    assert Path(find_rg()) != program
+    monkeypatch.setattr(sys, "path", [])  # where packages are found
+    monkeypatch.setenv("PATH", str(program.parent))
+    script(program, "")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    find_rg.cache_clear()
+    assert find_rg() == str(program)
+    program.unlink()
+    find_rg.cache_clear()
+    with pytest.raises(ToolFailure, match="not installed"):
+        find_rg()
+
+
+async def test_what_a_killed_search_left_unfinished_is_not_taken_for_a_name(program: Path, tmp_path: Path) -> None:
+    script(program, r"printf 'whole\0hal'; kill -KILL $$")
+    with open_folder(tmp_path) as folder:
+        async with search(("--files", "--null"), folder) as rg:
+            assert [record async for record in rg.records(b"\0")] == [b"whole"]
+            assert await rg.errors() == "rg ended with -9"
+
+
+async def test_an_older_ripgrep_is_named(program: Path, tmp_path: Path) -> None:
+    script(program, r"printf 'a.txt\0a line without its number\n'")
+    with pytest.raises(ToolFailure, match="older than 13"):
+        await call(Grep(), tmp_path, pattern="x")
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux has it")

@@ -35,3 +35,23 @@ async def test_results_and_errors_pass_through() -> None:
 
     with pytest.raises(ValueError, match="no"):
         await in_thread(fail)
+
+
+async def test_a_second_cancellation_does_not_end_the_wait() -> None:
+    loop = asyncio.get_running_loop()
+    started, go_on, done = asyncio.Event(), threading.Event(), threading.Event()
+
+    def work(_: Cancellation) -> None:
+        loop.call_soon_threadsafe(started.set)
+        go_on.wait(60)
+        done.set()
+
+    task = asyncio.ensure_future(in_thread(work))
+    await started.wait()
+    for _ in range(2):
+        task.cancel()
+        await asyncio.wait({task}, timeout=0)
+    loop.call_later(0.01, go_on.set)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done.is_set()

@@ -90,6 +90,7 @@ def test_cells_are_added_moved_retyped_and_deleted(path: Path) -> None:
         ("<Figure>", "<Picture>", "printed"),
         ("=== cell 1 markdown ===", "", "before the first cell"),
         ("no", "y", "not in"),
+        ("=== cell 3", "=== cell code ===\n1\n=== output ===\n1\n=== cell 3", "What a cell printed cannot be written"),
     ],
 )
 def test_what_cannot_be_edited_is_refused_and_the_file_stays(path: Path, old: str, new: str, words: str) -> None:

@@ -309,3 +309,5 @@ def test_what_the_user_told_git_stays() -> None:
     assert environment["GIT_CONFIG_COUNT"] == "2"
     assert environment["GIT_CONFIG_KEY_0"] == "a.b"
     assert environment["GIT_CONFIG_KEY_1"] == "safe.bareRepository"
+    # git says itself what is wrong with that.
+    assert child_environment({"GIT_CONFIG_COUNT": "many"})["GIT_CONFIG_COUNT"] == "many"

@@ -5,6 +5,7 @@
 import asyncio
 import json
 import os
+import resource
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +27,7 @@ from tui_agent.tools.base import (
 from tui_agent.tools.gate.permissions import NobodyToAsk
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.shell.background import BackgroundCommands
+from tui_agent.tools.shell.output import RawStream
 from tui_agent.tools.shell.run_command import RunCommand
 
 
@@ -209,6 +211,27 @@ async def test_a_full_disk_costs_the_raw_file_only(context: Context) -> None:
     assert answer.text.startswith("works\n")
     assert "could not be stored" in answer.text
     assert not answer.is_error
+
+
+def test_a_disk_that_gets_full_leaves_the_beginning(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    raw = RawStream(tmp_path, "call", limit=1_000)
+    assert raw.description == "the raw output was not stored"
+    raw.write(b"first\n")
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+        raw.write(b"second\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    raw.write(b"third\n")
+    raw.close()
+    assert raw.path is not None
+    assert raw.path.read_bytes() == b"first\nseco"
+    assert raw.failure == "File too large"
+    assert raw.description == f"the first 10 bytes of the raw output are in {raw.path}"
+    assert raw.tail(100, 1) == "seco"
+    raw.path.unlink()
+    assert raw.tail(100, 1) == "[the output cannot be read: No such file or directory]"
 
 
 def test_it_is_a_tool(context: Context) -> None:

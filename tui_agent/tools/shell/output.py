@@ -51,8 +51,8 @@ class RawStream:
         if self.path is None:
             return "the raw output was not stored"
         path = shown(str(self.path))
-        if self._size >= self._limit:
-            return f"the first {self._limit:,} bytes of the raw output are in {path}"
+        if self.failure or self._size >= self._limit:
+            return f"the first {self._size:,} bytes of the raw output are in {path}"
         return f"the raw output is in {path}"
 
     def open(self) -> None:
