@@ -212,15 +212,28 @@ async def test_what_somebody_else_did_between_two_calls_is_not_lost(tmp_path: Pa
         assert (project / "one.txt").read_text() == "mine\n"
 
 
-async def test_a_file_that_changes_after_the_look_is_left_alone(tmp_path: Path) -> None:
+async def test_what_fails_while_it_is_put_back_is_said_and_the_rest_is_done(tmp_path: Path) -> None:
     project = tmp_path / "project"
-    async with talking(tmp_path) as session:
-        planned = await commanded(session, "echo one > one.txt; echo two > two.txt")
+    async with talking(tmp_path, {"file_history.max_file_bytes": "1000"}) as session:
+        for name in ("deep/a.txt", "gone.txt", "theirs.txt", "fine.txt", "one.txt"):
+            (project / name).parent.mkdir(exist_ok=True)
+            (project / name).write_text(f"{name}\n")
+        await say(session, "run rm -r deep gone.txt fine.txt; echo more | tee -a theirs.txt one.txt")
+        (project / "theirs.txt").write_text("x" * 2_000)
+        planned = await plan_of(session.agent)
+        then = {step.name: step.then.sha256 for step in planned.steps}
+        (session.folder / KEPT_FOLDER / then["gone.txt"][:2] / then["gone.txt"][2:]).unlink()
+        (project / "deep").write_text("in its way")
         (project / "one.txt").write_text("mine\n")
-        done = await session.agent.files.put_back(planned)
-        assert [step.name for step in done.done] == ["two.txt"]
-        assert done.failed == (("one.txt", "changed by somebody else just now"),)
-        assert (project / "one.txt").read_text() == "mine\n"
+        done = await session.agent.files.put_back(planned, overwrite=True)
+    assert [step.name for step in done.done] == ["fine.txt"]
+    told = dict(done.failed)
+    assert told["gone.txt"] == "its kept content is gone or damaged"
+    assert "not a folder" in told["deep/a.txt"]
+    assert "somebody else's changes would be lost; it is larger than 1,000 bytes" in told["theirs.txt"]
+    assert (project / "theirs.txt").read_text() == "x" * 2_000
+    assert told["one.txt"] == "changed by somebody else just now"
+    assert (project / "one.txt").read_text() == "mine\n"
 
 
 async def test_the_file_tools_keep_what_they_change_and_only_the_projects_own_is_put_back(tmp_path: Path) -> None:

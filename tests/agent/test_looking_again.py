@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -162,6 +163,17 @@ def test_a_watched_folder_is_quiet_until_something_changes(tmp_path: Path) -> No
     assert not watched.is_quiet()
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux has it")
+def test_where_another_machine_may_change_things_nothing_is_ever_quiet(tmp_path: Path) -> None:
+    watched = Watched()
+    for folder in (tmp_path, Path("/proc"), tmp_path):
+        descriptor = os.open(folder, os.O_RDONLY)
+        watched.add(descriptor)
+        os.close(descriptor)
+        assert watched.is_quiet() == (folder == tmp_path and not watched._ended)
+    assert watched._ended
+
+
 def watches() -> list[str]:
     """What this process has open to be told of changes."""
     places = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]  # noqa: PTH208
@@ -188,3 +200,58 @@ async def test_a_project_is_followed_up_to_its_limits(
     tree.close()
     if before:
         assert len(watches()) == len(before) - 1
+
+
+async def test_a_project_that_grows_too_large_or_vanishes_is_not_followed(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    tree = Tree(root, [], KeptFiles(tmp_path / "session", 1_000_000), TreeLimits(2, 20.0, 10_000))
+    await tree.look()
+    for name in "abc":
+        (root / name).touch()
+    assert "more than 2 files" in (await tree.changes()).gaps[0]
+    (root / "c").unlink()
+    await tree.look()
+    assert await tree.gap() == ""
+    shutil.rmtree(root)
+    (gap,) = (await tree.changes()).gaps
+    assert "No such file or directory" in gap
+    await tree.look()
+    assert await tree.gap() == gap
+    tree.close()
+
+
+async def test_an_excluded_folder_is_not_looked_at_whatever_its_name(tmp_path: Path) -> None:
+    own = tmp_path / "project" / "own [*]{a,b}?!"
+    for folder in (own, tmp_path / "project" / "own x"):
+        folder.mkdir(parents=True)
+    for name in "abc":
+        (own / name).touch()
+    kept = KeptFiles(tmp_path / "session", 1_000)
+    tree = Tree(own.parent, [own, tmp_path / "elsewhere"], kept, TreeLimits(2, 20.0, 10_000))
+    await tree.look()
+    assert await tree.gap() == ""
+    for folder in (own, own.parent / "own x"):
+        (folder / "a.txt").touch()
+    assert [Path(each.path).parent.name for each in (await tree.changes()).files] == ["own x"]
+    tree.close()
+
+
+def add_to_git(root: Path) -> None:
+    for words in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", *words], cwd=root, check=True)
+
+
+@pytest.mark.parametrize("lost", [".git/objects", ".git"])
+async def test_a_content_that_git_has_lost_is_not_kept(tmp_path: Path, lost: str) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "a.txt").write_text("first\n")
+    add_to_git(root)
+    tree = Tree(root, [], KeptFiles(tmp_path / "session", 1_000_000), LIMITS)
+    await tree.look()
+    shutil.rmtree(root / lost)
+    (root / "a.txt").write_text("second\n")
+    (change,) = (await tree.changes()).files
+    assert change.unkept == "git no longer holds its content"
+    tree.close()

@@ -9,7 +9,6 @@ import stat
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -173,8 +172,6 @@ def put_back(step: FileStep, content: bytes) -> None:
         if step.then.kind == "absent":
             _remove(path, step)
             return
-        if sha256(content).hexdigest() != step.then.sha256:
-            raise ToolFailure(f"{step.name}: {GONE}.", "Nothing was done to it.")
         make_folders(path.parent)
         if step.folder_first:
             _remove_empty(path)
