@@ -194,6 +194,25 @@ async def test_a_question_offers_eight_choices_of_200_characters(
             await AskUser().run(arguments, context)
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (PermissionAnswer(False), ""),
+        (PermissionAnswer(True, choice=" "), ""),
+        (PermissionAnswer(False, feedback="Later."), " They said: Later."),
+    ],
+)
+async def test_a_question_without_an_answer_says_so(answer: PermissionAnswer, said: str, tmp_path: Path) -> None:
+    class Silent(Call):
+        @override
+        async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
+            return answer
+
+    arguments = msgspec.json.encode({"question": "Which?", "choices": []}).decode()
+    output = await AskUser().run(arguments, Silent(Workspace(tmp_path), (), tmp_path))
+    assert output.text == f"[the user gave no answer; go on as you think best, or say what you need]{said}"
+
+
 def _function(path: str, limit: int = 5, deep: bool = False) -> None:
     """Do it.
 

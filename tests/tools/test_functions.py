@@ -353,6 +353,7 @@ INDESCRIBABLE: list[tuple[object, str]] = [
     (lambda x: x, "'<lambda>' is no name for a tool"),
     (functools.partial(by_position, 1), "neither a tool nor a function"),
     (len, "positional-only"),
+    (max, "has no signature to read"),
 ]
 
 

@@ -614,3 +614,18 @@ def test_verdicts_are_data() -> None:
 
     verdict = Verdict(True, "x", "mode", accesses=(Access("run", "ls"),))
     assert msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict) == verdict
+
+
+async def test_a_rule_that_cannot_be_remembered_holds_for_the_session(workspace: Workspace, tmp_path: Path) -> None:
+    store = tmp_path / "home/p.json"
+    gate = PermissionGate("ask", workspace, remembered=RememberedRules(store, workspace.root))
+    store.parent.write_text("a file where a folder should be")
+    verdict = await gate.check(WRITE, call("a.py"), Person(always=True))
+    assert verdict.allowed
+    assert verdict.notice.startswith("Allowed, but only for this session: ")
+    assert await outcome(gate, WRITE, call("b.py")) == "pass"
+    with pytest.raises(RememberedError, match="cannot be written"):
+        gate.take_back("edit_file(*)")
+    assert await outcome(gate, WRITE, call("b.py")) == "ask"
+    with pytest.raises(RememberedError, match="cannot be read: Not a directory"):
+        RememberedRules(store, workspace.root)

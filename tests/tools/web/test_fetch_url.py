@@ -13,8 +13,9 @@ import pytest
 from tests.tools.support import Call
 from tui_agent.tools.base import Access, ToolFailure, ToolOutput
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
+from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.web.addresses import read_address, same_site
+from tui_agent.tools.web.addresses import literal, named_by, read_address, same_site
 from tui_agent.tools.web.fetch_url import FetchUrl
 from tui_agent.tools.web.fetching import FetchLimits
 from tui_agent.tools.web.html import convert
@@ -470,6 +471,62 @@ async def test_the_proxy_of_the_environment_is_used_and_passed_by(
         # What is known here to be private is not asked of the proxy either.
         assert "not on the public network" in await failing(tmp_path, "http://10.0.0.1/")
         assert len(proxy.seen) == 1
+        # One that turns away what is to be encrypted, and ones of kinds that nothing here speaks.
+        monkeypatch.setenv("https_proxy", proxy.url)
+        text = await failing(tmp_path, "https://far.invalid/")
+        assert "proxy that the environment names refused the connection to https://far.invalid: 404" in text
+    for odd in ("socks5://127.0.0.1:9", "gopher://127.0.0.1:9"):
+        monkeypatch.setenv("https_proxy", odd)
+        assert "The proxy that the environment names cannot be used" in await failing(tmp_path, "https://far.invalid/")
+
+
+async def test_only_what_was_let_through_is_fetched(tmp_path: Path) -> None:
+    async with server({}) as served:
+        passed = (Access("network", f"{served.url}/a", inside=False),)
+        with pytest.raises(ToolFailure, match="not the address the call was let through for"):
+            await FetchUrl(gate(tmp_path)).run(
+                json.dumps({"url": f"{served.url}/b"}), Call(Workspace(tmp_path), passed, tmp_path)
+            )
+    assert served.seen == []
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "words"),
+    [(b"PK\3\4" + bytes(100), "application/zip", ""), (b"Gone away. " * 2_000, "text/plain", "Gone away.")],
+)
+async def test_of_an_errors_body_its_beginning_is_told_if_it_is_text(
+    tmp_path: Path, body: bytes, kind: str, words: str
+) -> None:
+    async with server({"/": answer(body, "500 Internal", Content_Type=kind)}) as served:
+        text = await failing(tmp_path, served.url, limits=FetchLimits(bytes=1_000))
+    assert "500 Internal" in text
+    assert ("The server says:" in text) == bool(words)
+    assert words in text
+    assert len(text) < 1_500
+
+
+@pytest.mark.parametrize(
+    ("pattern", "named"),
+    [
+        ("http://10.0.0.1/*", True),
+        ("http://10.0.0.1:*/x", True),
+        ("http://10.0.0.1:81/*", False),
+        ("http://10.0.0.*/*", False),
+        ("http:///*", False),
+        ("http://exa mple/*", False),
+        ("10.0.0.1", False),
+    ],
+)
+def test_a_rule_names_a_host_only_in_full(pattern: str, named: bool) -> None:
+    rules = [Rule("fetch_url", "http://a b/*"), Rule("fetch_url", pattern)]
+    assert named_by(rules, read_address("http://10.0.0.1/")) == named
+
+
+@pytest.mark.parametrize(
+    ("host", "address"), [("0x7f.1", "127.0.0.1"), ("2130706433", "127.0.0.1"), ("1.2.3.4.5", ""), ("9x", "")]
+)
+def test_an_address_is_known_in_every_spelling(host: str, address: str) -> None:
+    assert str(literal(host) or "") == address
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tui_agent.agent import events
 from tui_agent.conversation.entries import Hit
 from tui_agent.settings import GivenValue, SearchSettings
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.web.web_search import SERVICES, WebSearch
+from tui_agent.tools.web.web_search import MAX_BYTES, SERVICES, WebSearch
 
 PAGES = [
     {"title": "Häfen\x1b[2J", "url": "https://a.example/1", "content": "Of harbours.", "description": "Of harbours."},
@@ -65,6 +65,7 @@ async def test_each_service_is_asked_as_its_page_says(
         (answer(b'{"error": "quota"}', "429 Too Many"), r"refused the search \(429\).*quota"),
         (answer(b"", "302 Found", Location="https://elsewhere.example/"), "302"),
         (answer(b"[" * 100_000), "JSON"),
+        (answer(b" " * (MAX_BYTES + 1)), "larger than 4,000,000 bytes"),
     ],
 )
 async def test_what_goes_wrong_is_said(tmp_path: Path, body: bytes, words: str) -> None:
@@ -73,6 +74,17 @@ async def test_what_goes_wrong_is_said(tmp_path: Path, body: bytes, words: str) 
             await call(WebSearch(SearchSettings(service="searxng", url=address(served))), tmp_path, query="x")
     with pytest.raises(ToolFailure, match="cannot be reached"):
         await call(WebSearch(SearchSettings(service="searxng", url="http://127.0.0.1:9/search")), tmp_path, query="x")
+
+
+async def test_nothing_found_is_no_error_and_was_paid_for(tmp_path: Path) -> None:
+    async with server({"/search?q=x&format=json": answer(b'{"results": []}')}) as served:
+        tool = WebSearch(SearchSettings(service="searxng", url=address(served), usd=0.25))
+        output = await call(tool, tmp_path, query="x")
+        with pytest.raises(ToolFailure, match="empty"):
+            await call(tool, tmp_path, query=" ")
+    assert (output.summary, output.cost_usd, output.is_error) == ("nothing found", 0.25, False)
+    assert "found nothing for x" in output.text
+    assert len(served.seen) == 1
 
 
 async def test_nothing_is_sent_without_a_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

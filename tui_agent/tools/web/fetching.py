@@ -4,6 +4,7 @@ import asyncio
 import base64
 import ssl
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -160,14 +161,11 @@ class _Exchange:
         """Send the request to the first of the host's network addresses that accepts the connection."""
         import httpx2
 
-        hosts = await self._hosts(proxied)
-        for position, host in enumerate(hosts):
-            try:
+        *others, last = await self._hosts(proxied)
+        for host in others:
+            with suppress(httpx2.ConnectError, httpx2.ConnectTimeout):
                 return await client.send(self._request(client, host), stream=True)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                if position == len(hosts) - 1:
-                    raise
-        raise ToolFailure(f"{shown(self._address.origin)} has no network address.", "Check the spelling of the host.")
+        return await client.send(self._request(client, last), stream=True)
 
     def _request(self, client: "httpx2.AsyncClient", host: str) -> "httpx2.Request":
         address = self._address
