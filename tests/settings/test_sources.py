@@ -1,5 +1,6 @@
 """Layering, reading and refusing settings."""
 
+import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -15,11 +16,13 @@ from tests.settings.given import accepted, nested, user_file, write
 from tui_agent.settings import (
     ADDED_UP,
     GivenValue,
+    OAuth,
     Override,
     Overrides,
     Setting,
     Settings,
     SettingsError,
+    ToolServer,
     Value,
     environment_name,
     home_folder,
@@ -196,6 +199,7 @@ def test_all_problems_of_all_layers_are_reported_at_once(tmp_path: Path) -> None
         ("model.id", None, "expected a text, got null"),
         ("agent.max_turn_cost_usd", 0, "expected a number above 0 or null, got 0"),
         ("ui.glyphs", {"ascii": 1}, "expected unicode|ascii, got a section"),
+        ("context.pins_share", 2, "expected a number from 0 to 1, got 2"),
     ],
 )
 def test_a_bad_value_says_what_is_allowed(tmp_path: Path, key: str, value: object, expected: str) -> None:
@@ -297,6 +301,8 @@ def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
         ("permissions.deny", '["a, b"]', ("a, b",)),
         ("context.max_tokens", "20_000", 20_000),
         ("session.task_class", "", None),
+        ("permissions.network", "TRUE", ("*",)),
+        ("mcp.servers", '{"a": {"command": "x"}}', {"a": ToolServer(command="x")}),
     ],
 )
 def test_text_is_read_by_the_type_of_its_setting(tmp_path: Path, key: str, text: str, value: Value) -> None:
@@ -429,3 +435,33 @@ def test_home_folder_is_named_or_the_platforms(tmp_path: Path) -> None:
     assert home_folder({"TUI_AGENT_HOME": str(tmp_path)}) == tmp_path
     assert home_folder({}).name == "tui-agent"
     assert home_folder({"TUI_AGENT_HOME": ""}) == home_folder({})
+
+
+def test_what_a_server_is_given_as_a_secret_is_not_shown() -> None:
+    oauth = OAuth(client_id="me", client_secret="secret-1", private_key="secret-2")
+    server = ToolServer(url="https://a.example/mcp", env={"K": "secret-3"}, headers={"A": "secret-4"}, oauth=oauth)
+    shown = json_text({"a": server, "b": ToolServer(command="x", oauth=OAuth(client_id="me"))})
+    assert "secret-" not in shown
+    assert json.loads(shown)["b"] == {"command": "x", "oauth": {"client_id": "me"}}
+    assert json.loads(shown)["a"]["oauth"].keys() == {"client_id", "client_secret", "private_key"}
+
+
+_A_SERVER = "expected an object of servers by name, each with `command` and `args`, or `url`"
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "expected"),
+    [
+        ("mcp.servers", "{", f"{_A_SERVER}, got '{{'"),
+        ("mcp.servers", "[]", f"{_A_SERVER}, got []"),
+        ("mcp.servers", '{"a": 5}', f"{_A_SERVER}: Expected `object`, got `int`"),
+        ("mcp.servers", '{"a b": {"command": "x"}}', "'a b' is not a valid name for a server: letters"),
+        ("permissions.deny", "[1", "expected a list of texts, got '[1'"),
+        ("models.endpoints", '{"a": {"url": 5}}', "expected an object of endpoints by name"),
+        ("models.endpoints", '{"a b": {"url": "x"}}', "expected an object of endpoints by name"),
+    ],
+)
+def test_sections_and_lists_in_variables_are_json(tmp_path: Path, key: str, text: str, expected: str) -> None:
+    name = environment_name(key)
+    (said,) = problems_of(tmp_path, environ={name: text})
+    assert said.startswith(f"{name}: {key}: {expected}")

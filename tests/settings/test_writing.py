@@ -55,6 +55,9 @@ def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
         keep_setting(tmp_path, "ui.theme", "mist")
     with pytest.raises(SettingsError, match=r"permissions\.mode"):
         keep_setting(tmp_path, "permissions.mode", "everything")
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsError, match="cannot be written: "):
+        keep_setting(tmp_path / "file", "ui.theme", "mist")
 
 
 def test_a_link_goes_on_being_one(tmp_path: Path) -> None:

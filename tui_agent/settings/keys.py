@@ -200,9 +200,12 @@ def json_text(value: Value) -> str:
 
 
 def _without_keys(server: ToolServer) -> ToolServer:
-    """The server with the values of its variables and headers hidden."""
-    hidden, headers = dict.fromkeys(server.env, HIDDEN), dict.fromkeys(server.headers, HIDDEN)
-    return msgspec.structs.replace(server, env=hidden, headers=headers)
+    """The server with the values of its variables and headers, and what it signs in with, hidden."""
+    env, headers, oauth = dict.fromkeys(server.env, HIDDEN), dict.fromkeys(server.headers, HIDDEN), server.oauth
+    if oauth is not None:
+        secret = {name: HIDDEN for name in ("client_secret", "private_key") if getattr(oauth, name)}
+        oauth = msgspec.structs.replace(oauth, **secret)
+    return msgspec.structs.replace(server, env=env, headers=headers, oauth=oauth)
 
 
 def _read_list(setting: Setting, text: str) -> Value:
