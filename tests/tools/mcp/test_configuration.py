@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import to_builtins
 
-from tui_agent.settings import ToolServer, load_settings
+from tui_agent.settings import OAuth, ToolServer, load_settings
 from tui_agent.settings.brought import brought
 from tui_agent.settings.writing import keep_servers
 from tui_agent.tools.mcp.configuration import ConfiguredServer, ServerSwitches, configured, servers_in
@@ -86,6 +86,32 @@ def test_servers_of_other_agents_are_found_and_taken_over_once(tmp_path: Path) -
     assert settings.ui.theme == "light"
     assert settings.mcp.servers["far"].command == "mine"
     assert settings.mcp.servers["near"].env == {"K": "v"}
+
+
+def test_other_agents_files_that_cannot_be_read_or_name_no_server(tmp_path: Path) -> None:
+    write(tmp_path / ".claude.json", "{")
+    write(tmp_path / ".codex/config.toml", "model = 'x'")
+    write(tmp_path / ".gemini/settings.json", "[]")
+    (tmp_path / ".cursor/mcp.json").mkdir(parents=True)
+    broken, folder = foreign(tmp_path, tmp_path / "project")
+    assert (broken.agent, broken.servers, len(broken.problems)) == ("Claude Code", {}, 1)
+    assert folder.problems == (f"{tmp_path / '.cursor/mcp.json'}: cannot be read: Is a directory.",)
+
+
+def test_variables_are_filled_in_wherever_a_server_has_texts(tmp_path: Path) -> None:
+    server = ToolServer(
+        command="${TOOL}",
+        args=("--token=${TOKEN}", "${PORT:-80}", "${workspaceFolder}/x", "$TOKEN"),
+        env={"A": "${TOKEN}"},
+        oauth=OAuth(client_secret="${TOKEN}"),
+        call_seconds=3.0,
+        always_load=("a",),
+    )
+    found = ConfiguredServer("a", server, "user", tmp_path).resolved({"TOOL": "run", "TOKEN": "t"})
+    assert (found.command, found.args) == ("run", ("--token=t", "80", f"{tmp_path}/x", "$TOKEN"))
+    assert (found.env, found.oauth, found.call_seconds) == ({"A": "t"}, OAuth(client_secret="t"), 3.0)
+    with pytest.raises(KeyError, match="TOKEN"):
+        ConfiguredServer("a", server, "user", tmp_path).resolved({"TOOL": "run"})
 
 
 def test_names_that_other_agents_allow_are_made_usable() -> None:

@@ -92,8 +92,8 @@ class ConfiguredServer(msgspec.Struct, frozen=True):
                     return filled(value)
                 case dict():
                     return {key: whole(each) for key, each in value.items()}
-                case list():
-                    return list(map(whole, value))
+                case tuple():
+                    return tuple(map(whole, value))
                 case _:
                     return value
 
