@@ -5,6 +5,7 @@ from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.reading import ListDir, ReadFile
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.search.finding import Glob, Grep
+from tui_agent.tools.subtasks import SubtaskSpec, subtask_tools
 
 
 def test_tools_are_found_by_name_in_one_order_however_they_were_given() -> None:
@@ -29,3 +30,11 @@ def test_an_unknown_tool_names_the_nearest() -> None:
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="grep"):
         ToolRegistry([Grep(), Grep()])
+
+
+def test_a_subtask_with_a_tool_that_is_not_there_is_refused() -> None:
+    spec = SubtaskSpec(system="", prompt="", tools=("grep", "fetch_url", "no_tool"))
+    grep = Grep()
+    with pytest.raises(ToolFailure, match="cannot have the tool fetch_url, no_tool"):
+        subtask_tools(spec, [grep])
+    assert subtask_tools(SubtaskSpec(system="", prompt="", tools=("grep",)), [grep, Glob()]) == (grep,)

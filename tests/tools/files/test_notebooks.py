@@ -123,6 +123,20 @@ def test_its_layout_stays(layout: dict[str, object], end: str) -> None:
     assert new == {"cell_type": "markdown", "metadata": {}, "source": ["the end"]}
 
 
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ({"traceback": ["\x1b[31mline 1", "ValueError: no"]}, "line 1\nValueError: no\n"),
+        ({"ename": "ValueError", "evalue": "no"}, "ValueError: no\n"),
+    ],
+)
+def test_an_error_that_a_cell_ended_with_is_shown(printed: dict[str, object], shown: str) -> None:
+    cell = {**CELLS[1], "outputs": [{"output_type": "error", **printed}]}
+    found = Notebook.of("a.ipynb", json.dumps(notebook([cell])))
+    assert found is not None
+    assert found.text.endswith(f"=== output ===\n{shown}")
+
+
 def test_a_notebook_without_cells_gets_its_first_one() -> None:
     raw = json.dumps(notebook([], minor=4))
     found = Notebook.of("a.ipynb", raw)

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -117,3 +118,16 @@ async def test_a_page_with_its_notice_stays_within_the_limits(tmp_path: Path) ->
         arguments = {key: int(value) for key, value in (part.split("=") for part in place.split(", "))}
     assert "This is the end of the file" in notice
     assert "9001" in notice
+
+
+@pytest.mark.parametrize(("line", "part"), [(1, "é" * 100), (2, "short"), (9, "")])
+def test_the_lines_of_a_wide_encoding_are_found_behind_one_that_is_longer_than_a_chunk(line: int, part: str) -> None:
+    kind = FileKind("utf-16-le", b"\xff\xfe")
+    with stored(kind.mark + ("é" * 200_000 + "\nshort").encode("utf-16-le")) as stream:
+        if part:
+            page = read_page(stream, kind, line, 0, PageLimits(characters=110), Cancellation())
+            assert page.parts[0].text.startswith(part)
+            return
+        with pytest.raises(PastTheEnd) as past:
+            read_page(stream, kind, line, 0, PageLimits(), Cancellation())
+        assert past.value.last == 2

@@ -54,14 +54,45 @@ def test_a_projects_server_goes_to_its_own_file(tmp_path: Path) -> None:
     run(tmp_path, "add", "--scope", "project", "new", "run", "it")
     assert set(json.loads((tmp_path / ".mcp.json").read_text())["mcpServers"]) == {"old", "new"}
     assert "new: run it - off" in run(tmp_path, "list")
+    with pytest.raises(BadServer, match="there is a server new already"):
+        run(tmp_path, "add-json", "--scope", "project", "new", '{"command": "other"}')
+    assert "Added more" in run(tmp_path, "add-json", "more", '{"command": "other", "gallery": true}')
     run(tmp_path, "remove", "new")
     assert set(json.loads((tmp_path / ".mcp.json").read_text())["mcpServers"]) == {"old"}
 
 
-@pytest.mark.parametrize("line", ["add", "add x", "add --what x y", "add x https://y -s", "remove x", "add-json x {"])
-def test_what_cannot_be_understood_is_said(tmp_path: Path, line: str) -> None:
-    with pytest.raises(BadServer):
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("add", "expected `mcp add"),
+        ("add x", "expected `mcp add"),
+        ("add --what x y", "--what"),
+        ("add x https://y -s", "-s"),
+        ("add x https://y z", "a server at an address has no arguments: z"),
+        ("add --scope moon x y", "there is no scope moon"),
+        ("add ! y", r"!: no name for a server"),
+        ("add -e NAME x y", "expected NAME=VALUE, got 'NAME'"),
+        ("add --header :x x https://y", "expected NAME:VALUE, got ':x'"),
+        ("add --callback-port p x https://y", "--callback-port needs a number"),
+        ("add-json x {", "not JSON"),
+        ("add-json x", "expected `mcp add-json NAME JSON`"),
+        ("add-json x []", "x: expected a section with `command`"),
+        ("remove x", "there is no server x"),
+        ("remove", "expected `mcp remove NAME`"),
+        ("get", "there is no server$"),
+    ],
+)
+def test_what_cannot_be_understood_is_said(tmp_path: Path, line: str, words: str) -> None:
+    with pytest.raises(BadServer, match=words):
         run(tmp_path, *line.split())
+
+
+@pytest.mark.parametrize(("text", "words"), [("{", "Expecting"), ("[]", "expected an object at the top")])
+def test_a_projects_broken_file_is_left_alone(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / ".mcp.json").write_text(text)
+    with pytest.raises(BadServer, match=words):
+        run(tmp_path, "add", "--scope", "project", "new", "run")
+    assert (tmp_path / ".mcp.json").read_text() == text
 
 
 PRINTED = {

@@ -1,7 +1,8 @@
 """Finding tools by plain descriptions, among 300 of ten servers."""
 
 from tests.tools.mcp.catalogue import ASKED, three_hundred
-from tui_agent.tools.mcp.search import Index
+from tui_agent.tools.mcp.known import KnownTool
+from tui_agent.tools.mcp.search import Index, SearchableTool
 
 
 def test_each_of_twenty_plain_descriptions_finds_its_tool_among_300() -> None:
@@ -18,3 +19,9 @@ def test_each_of_twenty_plain_descriptions_finds_its_tool_among_300() -> None:
 def test_nothing_is_found_where_no_word_is_known() -> None:
     assert Index(three_hundred()).search("xyzzy plugh", 5) == []
     assert Index(()).search("anything", 5) == []
+
+
+def test_a_tool_whose_schema_is_no_json_is_found_by_its_name() -> None:
+    for schema in ("{", "[]", '{"properties": []}'):
+        entry = SearchableTool("s", KnownTool("open_issue", "", schema))
+        assert Index([entry]).search("issue", 5) == [entry]

@@ -212,3 +212,13 @@ async def test_notes_are_private(tmp_path: Path, notes: Notes) -> None:
     for path, mode in ((notes.folder.parent, 0o700), (notes.folder, 0o700), (notes.folder / "one.md", 0o600)):
         assert path.stat().st_mode & 0o777 == mode
     assert notes.index.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_folder_of_notes_that_is_none_is_said(tmp_path: Path, notes: Notes) -> None:
+    notes.folder.parent.mkdir(parents=True)
+    notes.folder.write_text("a file where a folder should be")
+    with pytest.raises(ToolFailure, match="cannot be read: Not a directory"):
+        notes.listed()
+    assert (
+        Memory(notes).preview('{"action": "remove", "name": "one"}', Workspace(tmp_path)).title == "Remove the note one"
+    )
