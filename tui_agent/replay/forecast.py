@@ -39,8 +39,9 @@ and Gemini CLI, rounded."""
 _TRUST: Final[dict[Moment, float]] = {"prompt": 4.0, "insert": 4.0, "step": 60.0, "pause": 4.0, "edit": 4.0}
 """The usual losses count as much as this many calls of average size. Between two calls of a turn a cache is rarely
 lost, whoever keeps it, so that one lost early tells little of the calls to come."""
-_SILENT = 2
-"""If nothing was read from a cache in this many calls after the first, nothing ever is: nobody keeps or reports one."""
+_SILENT, _SILENT_IMPLICIT = 2, 12
+"""If nothing was read from a cache in this many calls after the first, nothing ever is: nobody keeps or reports one. A
+cache that nobody marks may take some calls to begin."""
 _MOST_MORE = 0.05
 """The largest share by which more is read than what the last call left: a call that is not recorded wrote it."""
 _LOST = 0.75
@@ -237,7 +238,9 @@ def habits(steps: Sequence[_Step], *, marked: bool, trusts: bool = False) -> Cli
     floor = round(fmean(floors)) if floors else 0
     later = steps[1:]
     size = fmean([step.kept for step in later]) if later else 1.0
-    silent = len(later) >= _SILENT and not any(step.recorded.cache_read_tokens for step in steps)
+    silent = len(later) >= (_SILENT if marked else _SILENT_IMPLICIT) and not any(
+        step.recorded.cache_read_tokens for step in steps
+    )
     losses: dict[Moment, float] = {}
     for moment, usual in (_USUAL_LOSS if marked else _USUAL_IMPLICIT).items():
         here = [step for step in later if step.moment == moment]
