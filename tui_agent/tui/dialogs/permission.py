@@ -508,5 +508,7 @@ class PermissionPanel(Vertical, can_focus=True):
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Wrap to lines of at most `width` characters, at least one line."""
-    return wrap(text, width, break_on_hyphens=False) or [""]
+    """Wrap to lines of at most `width` cells, at least one line."""
+    if text.isascii():
+        return wrap(text, width, break_on_hyphens=False) or [""]
+    return [line.plain.rstrip() for line in Content(text).wrap(width)] or [""]
