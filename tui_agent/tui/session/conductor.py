@@ -61,8 +61,8 @@ class Conductor:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is running or about to start, or a message is still in the inbox."""
-        return self._state.busy or not self._inbox.empty()
+        """Whether a turn is running or about to start, or a message is still in the inbox of an opened session."""
+        return self._state.busy or (self._state.phase is not Phase.OPENING and not self._inbox.empty())
 
     @property
     def failed(self) -> bool:
