@@ -8,7 +8,8 @@ import inspect
 import re
 from collections.abc import Callable, Container, Mapping
 from difflib import get_close_matches
-from types import NoneType
+from functools import lru_cache
+from types import MethodType, NoneType
 from typing import TypeAlias, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -50,6 +51,12 @@ class Signature(msgspec.Struct, frozen=True):
         other parameter. Raises TypeError that names everything that is missing: a docstring, a type, a description;
         also for types that have no JSON Schema, and for ``*args`` and ``**kwargs``.
         """
+        if isinstance(function, MethodType) and ours == ():
+            return _of_method(function.__func__, name, described)
+        return cls._read(function, name, ours, described)
+
+    @classmethod
+    def _read(cls, function: Callable[..., object], name: str, ours: Container[str], described: bool) -> "Signature":
         faults: list[str] = []
         description, texts = "", dict[str, str]()
         try:
@@ -133,6 +140,12 @@ class Signature(msgspec.Struct, frozen=True):
         words = [word for word in re.split(r"[^a-z]+", shown.lower()) if word in free]
         near = words or get_close_matches(shown.lower(), free, n=1, cutoff=0.5)
         return f"there is no argument `{shown}`{f'; did you mean `{near[0]}`?' if near else '.'}"
+
+
+@lru_cache(maxsize=128)
+def _of_method(function: Callable[..., object], name: str, described: bool) -> Signature:
+    """A method's signature is that of its class, of which each session has objects of its own."""
+    return Signature._read(MethodType(function, object()), name, (), described)
 
 
 def _type_hints(function: Callable[..., object], name: str) -> dict[str, object]:
