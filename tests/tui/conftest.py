@@ -1,10 +1,11 @@
 import pytest
 
-from tests.settled import wait_for_what_is_due
+from tests.settled import share_style_sheets, wait_for_what_is_due
 from tui_agent.tui import host
 from tui_agent.tui.app import app, leaving
 
 wait_for_what_is_due()
+share_style_sheets()
 
 
 @pytest.fixture(autouse=True)

@@ -55,7 +55,8 @@ async def test_below_the_message_where_there_is_a_blank_line() -> None:
 async def test_in_the_last_line_where_the_message_ends_there() -> None:
     screen = Screen()
     async with screen.run_test(size=(60, 10)) as pilot:
-        await pilot.press("home", "left_square_bracket", *["down"] * 10)
+        for key in ("home", "left_square_bracket", *["down"] * 10):
+            await pilot.press(key)
         *others, last = rows(screen)
         assert last.startswith("▎ message")
         assert last.endswith(IN_LINE)
