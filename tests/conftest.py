@@ -21,5 +21,5 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(50_000, 20, 100)
+        gc.set_threshold(300_000, 20, 100)
         gc.enable()

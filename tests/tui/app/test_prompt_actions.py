@@ -307,7 +307,7 @@ async def test_twenty_large_pictures_and_what_is_none(arguments: Arguments, monk
     names = [f"{number}.jpg" for number in range(20)]
     for number, name in enumerate(names):
         # Too large to be sent, and each another; those of a camera's size are tried without a screen.
-        (arguments.folder / name).write_bytes(photograph(number % 2, (2_400, 900)) + bytes((number,)))
+        (arguments.folder / name).write_bytes(photograph(number % 2, (2_100, 400)) + bytes((number,)))
     (arguments.folder / "none.jpg").write_bytes(b"\xff\xd8\xff" + bytes(500))
     with in_thread(AnthropicServer(lambda _: Step(text="I see."))) as server:
         for name, value in server.environment.items():
