@@ -11,6 +11,8 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Call, ParsedRequest, Script, Step
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
+from tui_agent.agent.extensions.agents import GRANTABLE, own_agents
+from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.settings import GivenValue
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 
@@ -201,3 +203,39 @@ async def test_the_first_agent_counts_at_once_where_nothing_is_kept_of_a_request
         agent(tmp_path / "home", "reviewer")
         (run,) = finished(await say(session, "run agent reviewer: read calc.py"))
         assert (run.name, run.status) == ("run_agent", "ok")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("window: nan", "window is no number: nan"),
+        ("window: 1e400", "window is no number: 1e400"),
+        ("budget: -1", "budget is no number: -1"),
+        ("budget: $inf", "budget is no number: inf"),
+        ("steps: 0", "steps must be 1 to "),
+        ("steps: 1_000", "steps must be 1 to "),
+        ("maxTurns: 1000", ""),
+        ("window: 20,000", ""),
+        ("tools: run_agent", "it would have no tool: without run_agent, which no agent has here"),
+    ],
+)
+def test_an_agent_whose_front_matter_is_wrong_is_named_with_what_is_wrong(
+    tmp_path: Path, line: str, problem: str
+) -> None:
+    agent(tmp_path, "odd", f"---\ndescription: x\n{line}\n---\nx")
+    (found,) = own_agents((ExtensionFolder(tmp_path, "yours"),))
+    assert found.problem.startswith(problem)
+    assert bool(found.problem) == bool(problem)
+
+
+@pytest.mark.parametrize(
+    ("tools", "without", "granted"),
+    [("*", "", GRANTABLE), ("*", "Bash, Write", GRANTABLE - {"run_command", "write_file"}), ("Read, *", "", GRANTABLE)],
+)
+def test_a_star_stands_for_every_tool_that_an_agent_may_have(
+    tmp_path: Path, tools: str, without: str, granted: frozenset[str]
+) -> None:
+    agent(tmp_path, "all", f'---\ndescription: x\ntools: "{tools}"\ndisallowedTools: {without}\n---\nx')
+    (found,) = own_agents((ExtensionFolder(tmp_path, "yours"),))
+    assert found.tools == tuple(sorted(granted))
+    assert not found.problem

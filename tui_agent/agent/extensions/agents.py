@@ -1,6 +1,7 @@
 """The user's own agents: Markdown files that define a kind of subtask, its tools and its limits."""
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -122,8 +123,12 @@ def _agent(found: MarkdownFile) -> OwnAgent:
         given = found.key(name) or (turns if name == "steps" else "")
         if given := given.removeprefix("$").replace("_", "").replace(",", ""):
             try:
-                numbers[name] = float(given)
+                number = float(given)
             except ValueError:
+                number = math.nan
+            if 0 <= number < math.inf:
+                numbers[name] = number
+            else:
                 problems.append(f"{name} is no number: {given}")
     if turns and not found.key("steps"):
         numbers["steps"] = min(numbers["steps"], MOST_STEPS)

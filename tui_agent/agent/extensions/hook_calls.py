@@ -81,7 +81,7 @@ async def posted(post: PostAction, data: bytes, environment: Mapping[str, str]) 
                 body += piece
                 if len(body) > MOST_BYTES:
                     raise ToolFailure(f"{post.url} answered with more than {MOST_BYTES:,} bytes")
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, ImportError) as error:  # it lacks what a proxy's kind needs
         raise ToolFailure(f"{post.url} cannot be asked ({str(error) or type(error).__name__})") from error
     text = body.decode(errors="replace").strip()
     if text and not text.startswith("{"):

@@ -410,7 +410,7 @@ def _hook(event: Event, given: Mapping[str, object], matcher: str, root: Extensi
         event,
         command,
         matcher,
-        min(float(timeout), TIMEOUT_S),
+        float(min(timeout, TIMEOUT_S)),
         root.source,
         path,
         f"{event}, {' '.join(line.split())[:80]}",
