@@ -87,6 +87,13 @@ async def test_nothing_found_is_no_error_and_was_paid_for(tmp_path: Path) -> Non
     assert len(served.seen) == 1
 
 
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "gopher://127.0.0.1:9", "127.0.0.1:9"])
+async def test_a_proxy_that_cannot_be_used_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, proxy: str) -> None:
+    monkeypatch.setenv("all_proxy", proxy)
+    with pytest.raises(ToolFailure, match="SearXNG cannot be reached: "):
+        await call(WebSearch(SearchSettings(service="searxng", url="http://far.invalid/s")), tmp_path, query="x")
+
+
 async def test_nothing_is_sent_without_a_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("BRAVE_API_KEY", raising=False)
     async with server({}) as served:

@@ -215,7 +215,7 @@ class WebSearch(_Search):
                     body = await _read(response)
                 finally:
                     await response.aclose()
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ImportError, ValueError) as error:  # or of a proxy
             reason = error_text(error, 200)
             raise ToolFailure(f"{service.title} cannot be reached: {reason}.", "Tell the user.") from error
         if response.status_code != 200:
