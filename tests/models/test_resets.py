@@ -120,3 +120,18 @@ def test_what_is_not_told_is_not_known(headers: dict[str, str]) -> None:
     bodies: tuple[Any, ...] = (None, {}, [], {"error": "no"}, {"error": {"details": "no", "resets_at": "later"}})
     for body in bodies:
         assert seconds_to_reset(headers, body, "Slow down, in a moment.") is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({}, {"error": {"resets_in_seconds": 10**400}}),
+        ({}, {"error": {"resets_in_seconds": float("inf")}}),
+        ({}, {"error": {"resets_in_seconds": float("nan")}}),
+        ({}, {"error": {"resets_at": "1e400"}}),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "9" * 400 + "s"}, None),
+        ({"retry-after": "1e400"}, None),
+    ],
+)
+def test_what_never_resets_is_not_waited_for(headers: dict[str, str], body: object) -> None:
+    assert seconds_to_reset(headers, body) is None

@@ -49,7 +49,7 @@ def seconds_to_reset(headers: Mapping[str, str], body: object = None, text: str 
     handed_on = {name.removeprefix(_HANDED_ON): value for name, value in headers.items() if name.startswith(_HANDED_ON)}
     headers = {**handed_on, **headers}
     found = (_asked(headers), _of_limits(headers), _in_body(body), _in_text(text))
-    return next((each for each in found if each is not None), None)
+    return next((each for each in found if each is not None and each < float("inf")), None)
 
 
 def _asked(headers: Mapping[str, str]) -> float | None:
@@ -87,7 +87,7 @@ def _in_body(body: object) -> float | None:
     error = body.get("error")
     error = error if isinstance(error, dict) else body
     if isinstance(seconds := error.get("resets_in_seconds"), int | float):
-        return max(0.0, float(seconds))
+        return parse_retry_after(str(seconds))
     if (at := error.get("resets_at")) is not None:
         return _moment(str(at))
     metadata = error.get("metadata")

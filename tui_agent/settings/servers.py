@@ -29,6 +29,7 @@ _EXCLUDING: Final = frozenset({"excludetools", "disabledtools"})
 """Names of the lists that narrow what a server offers, without case and marks: Gemini CLI's, codex's, Kiro's."""
 _MILLISECONDS: Final = 1_000
 """A `timeout` from this on is in milliseconds; Claude Code and Gemini CLI have these, others have seconds."""
+_FOREVER: Final = 1e12
 
 
 class Printed(NamedTuple):
@@ -83,7 +84,7 @@ def server_from(given: object) -> Printed:
     known["oauth"], notes = _oauth(given)
     seconds = given.get("tool_timeout_sec", given.get("timeout"))
     if "call_seconds" not in known and isinstance(seconds, int | float) and seconds > 0:
-        known["call_seconds"] = seconds / _MILLISECONDS if seconds >= _MILLISECONDS else seconds
+        known["call_seconds"] = min(seconds, _FOREVER) / _MILLISECONDS if seconds >= _MILLISECONDS else seconds
     try:
         server = msgspec.convert(known, ToolServer)
     except msgspec.ValidationError as error:

@@ -99,6 +99,7 @@ PRINTED = {
     "type": ({"type": "stdio", "command": "x"}, {"command": "x"}, ""),
     "http": ({"type": "streamable-http", "url": "https://a/b"}, {"url": "https://a/b"}, ""),
     "milliseconds": ({"command": "x", "timeout": 60000}, {"command": "x", "call_seconds": 60.0}, ""),
+    "no end of time": ({"command": "x", "timeout": 10**400}, {"command": "x", "call_seconds": 1e9}, ""),
     "seconds": ({"command": "x", "timeout": 60}, {"command": "x", "call_seconds": 60.0}, ""),
     "a port": ({"command": "x", "env": {"PORT": 80}}, {"command": "x", "env": {"PORT": "80"}}, ""),
     "one list": ({"type": "local", "command": ["npx", "-y", "x"]}, {"command": "npx", "args": ["-y", "x"]}, ""),

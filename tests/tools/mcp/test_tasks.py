@@ -91,3 +91,30 @@ async def test_a_later_run_takes_a_task_up_and_one_stopped_is_given_up(tmp_path:
         assert kept(tasks) == ["t0.cancelled"]
         (tasks / "done").touch()
         assert (await talk.call("build", what="a house")).text == "built a house"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "pause"), [(None, 1.0), (0, 0.1), (-5, 0.1), (2_500, 2.5), (60_001, 60.0), (10**400, 60.0)]
+)
+def test_a_task_is_asked_after_within_bounds(wanted: int | None, pause: float) -> None:
+    from tui_agent.tools.mcp.tasks import TaskState
+
+    assert TaskState(task_id="t", status="working", poll_interval_ms=wanted).pause == pause
+
+
+@pytest.mark.parametrize(
+    ("status", "result", "error", "said"),
+    [
+        ("completed", {"content": 5}, None, "the task has ended, but its result cannot be read"),
+        ("completed", None, None, "the task has ended, but its result cannot be read"),
+        ("failed", None, {"message": "no room"}, "the task failed: no room"),
+        ("cancelled", None, None, "the task was cancelled there: no reason is given"),
+    ],
+)
+def test_a_task_that_has_no_result_says_why(status: str, result: object, error: object, said: str) -> None:
+    from tui_agent.tools.mcp.tasks import TaskState
+
+    state = TaskState.model_validate({"taskId": "t", "status": status, "result": result, "error": error})
+    assert state.ended
+    with pytest.raises(ValueError, match=said):
+        state.answer()

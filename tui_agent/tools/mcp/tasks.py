@@ -47,8 +47,8 @@ class TaskState(Result):
     @property
     def pause(self) -> float:
         """Seconds until it is asked again."""
-        wanted = POLL_S if self.poll_interval_ms is None else self.poll_interval_ms / 1000
-        return min(max(wanted, _SOONEST_S), _LATEST_S)
+        wanted = POLL_S if self.poll_interval_ms is None else min(self.poll_interval_ms, _LATEST_S * 1000) / 1000
+        return max(wanted, _SOONEST_S)
 
     @property
     def ended(self) -> bool:
