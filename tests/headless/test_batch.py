@@ -77,6 +77,17 @@ def test_a_ledger_is_passed_by_no_more_than_one_call(tmp_path: Path) -> None:
     assert Ledger(tmp_path / "ledger").money().reserved == 0
 
 
+def test_of_two_limits_of_a_provider_the_later_counts(tmp_path: Path) -> None:
+    ledger, other = Ledger(tmp_path / "ledger"), Ledger(tmp_path / "ledger")
+    assert ledger.limited_s("anthropic") == 0
+    for seconds in (100, 50):
+        ledger.limit("anthropic", time.time() + seconds)
+    assert 90 < other.limited_s("anthropic") <= 100
+    assert other.limited_s("openai") == 0
+    other.limit("openai", time.time() - 5)
+    assert ledger.limited_s("openai") == 0
+
+
 def test_money_set_aside_by_a_killed_process_counts_as_spent(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger")
     ledger.set_ceiling(1.0)

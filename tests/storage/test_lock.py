@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.children import start_writer
-from tui_agent.storage.errors import SessionBusy, StorageError
+from tui_agent.storage.errors import DiskFull, ReadOnly, SessionBusy, StorageError, explained
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.session_lock import LOCK_NAME, SessionLock
 
@@ -58,6 +59,29 @@ def test_what_a_dead_process_was_just_starting_is_waited_for(tmp_path: Path) -> 
 def test_no_folder_no_lock(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         SessionLock.acquire(tmp_path / "absent")
+    (tmp_path / LOCK_NAME).mkdir()
+    with pytest.raises(StorageError, match="cannot be used: Is a directory"):
+        SessionLock.acquire(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "said"),
+    [
+        (errno.ENOSPC, DiskFull, "There is no space left to write /x"),
+        (errno.EDQUOT, DiskFull, "There is no space left to write /x"),
+        (errno.EFBIG, DiskFull, "There is no space left to write /x"),
+        (errno.EROFS, ReadOnly, "/x lies on a read-only file system."),
+        (errno.EACCES, ReadOnly, "/x may not be opened for writing."),
+        (errno.EPERM, ReadOnly, "/x may not be opened for writing."),
+        (errno.EIO, StorageError, "/x cannot be used: Input/output error."),
+    ],
+)
+def test_errors_of_the_system_say_what_they_mean_here(number: int, kind: type[StorageError], said: str) -> None:
+    with pytest.raises(StorageError) as raised, explained(Path("/x")):
+        raise OSError(number, os.strerror(number))
+    assert type(raised.value) is kind
+    assert raised.value.message.startswith(said)
+    assert bool(raised.value.hint) == (kind is not StorageError)
 
 
 async def test_another_process_holds_it_until_it_dies(tmp_path: Path) -> None:

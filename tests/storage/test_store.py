@@ -10,7 +10,8 @@ from tui_agent.agent.record import Record
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.entries import user_message
 from tui_agent.conversation.view import View
-from tui_agent.storage.store import MemoryStore
+from tui_agent.storage.errors import Damaged
+from tui_agent.storage.store import MemoryStore, MemoryTexts
 
 
 async def test_a_record_needs_no_files() -> None:
@@ -42,3 +43,11 @@ async def test_numbers_must_follow_in_memory_too() -> None:
 def test_no_sqlite_is_imported(module: str) -> None:
     check = f"import sys, {module}; sys.exit('sqlite3' in sys.modules or 'aiosqlite' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+async def test_a_text_that_another_process_kept_in_memory_is_gone() -> None:
+    texts, other = MemoryTexts(), MemoryTexts()
+    saved = await texts.save("a", "text")
+    assert await texts.read(saved) == "text"
+    with pytest.raises(Damaged, match="was kept in the memory of a process that has ended"):
+        await other.read(saved)
