@@ -367,8 +367,6 @@ class Fold:
                         queue[number] = entry
                     case Delivered() | Withdrawn():
                         queue.pop(entry.queued, None)
-                    case _:
-                        pass
         return tuple(queue[number] for number in sorted(queue))
 
     def _reconsider(self, entry: AnyContextEntry, *, active: bool) -> None:

@@ -404,8 +404,6 @@ def written_out(state: MessageState, log: Log, active: AbstractSet[int]) -> Iter
                 answer, _ = _sent_result(state, block, log, active)
                 yield Text(f"[call of {block.name}] {block.arguments}\n[its result]\n{answer.text}")
                 yield from answer.images if isinstance(answer, ToolResult) else ()
-            case Reasoning() | ToolResult():
-                pass
 
 
 def counts_of(state: MessageState) -> Counts:

@@ -182,8 +182,6 @@ def _passages_in(message: Message, block: Block, calls: _Calls) -> Iterator[_Pas
             tool, line = calls.get(block.call_id, ("", ""))
             if tool != RECALL_TOOL:
                 yield _Passage(seq=seq, time=time, role="tool_result", text=block.text, tool=tool, call=line)
-        case _:
-            pass
 
 
 def _of_file(message: Message, path: str, calls: _Calls) -> _Passage:

@@ -11,7 +11,7 @@ from tests.tools.support import call
 from tui_agent.settings.schema import DiagnosticsSettings
 from tui_agent.tools.base import ToolFailure, ToolOutput
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.lsp.client import Diagnostic, LanguageServer
+from tui_agent.tools.lsp.client import SETTLING_S, Diagnostic, LanguageServer
 from tui_agent.tools.lsp.diagnosing import SHOWN, Checks, _with
 from tui_agent.tools.lsp.disk import _stamps, _steps
 from tui_agent.tools.lsp.lookups import (
@@ -25,7 +25,7 @@ from tui_agent.tools.lsp.lookups import (
     _place,
 )
 from tui_agent.tools.lsp.programs import PROGRAMS, TYPESCRIPT, Program, Project
-from tui_agent.tools.lsp.servers import LOOKED_FOR, MAX_BYTES, LanguageServers, _suffixes_in, text_of
+from tui_agent.tools.lsp.servers import LOOKED_FOR, MAX_BYTES, LanguageServers, _state, _suffixes_in, text_of
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxFolders, SandboxMechanism
 
@@ -175,6 +175,57 @@ async def test_what_is_agreed_with_a_server(tmp_path: Path) -> None:
     side.answers["diagnostic"] = asyncio.get_running_loop().create_future()
     with pytest.raises(RuntimeError, match="rust-analyzer has ended"):
         await rust.ask("textDocument/diagnostic", {})
+
+
+async def test_who_tells_unasked_is_listened_to_until_it_is_quiet() -> None:
+    server, loop = _server(), asyncio.get_running_loop()
+    server._reading = asyncio.create_task(asyncio.sleep(60))
+    one, two = Path("/p/a.py"), Path("/p/b.py")
+    server._progressed({"token": 1, "value": {"kind": "begin"}})
+    server.give(one, "x")
+    told = [{"message": "m", "severity": 1, "range": {"start": {"line": 4, "character": 2}}}]
+
+    def tell() -> None:
+        server._published({"uri": two.as_uri(), "diagnostics": told})
+        server._published({"uri": one.as_uri(), "version": 1, "diagnostics": [{"message": "hint", "severity": 3}]})
+
+    # While it is busy, it is waited for, however long it says nothing.
+    loop.call_later(SETTLING_S + 0.1, tell)
+    loop.call_later(SETTLING_S + 0.1, server._progressed, {"token": 1, "value": {"kind": "end"}})
+    began = loop.time()
+    found = await server.problems([one])
+    assert loop.time() - began > 2 * SETTLING_S
+    assert found == {one: [], two: [Diagnostic(two, 5, 3, "m", "srv", True, "srv")]}
+    began = loop.time()
+    assert await server.problems([two]) == {one: [], two: found[two]}
+    assert loop.time() - began < SETTLING_S, "nothing was told since"
+    server.give(one, "y")
+    server._reading.cancel()
+    await asyncio.wait((server._reading,))
+    assert await server.problems([one]) == found, "one that has ended is not waited for"
+
+
+async def test_how_a_server_stands_is_told_in_words() -> None:
+    server = _server()
+    server._reading = asyncio.create_task(asyncio.sleep(60))
+
+    async def start(error: Exception | None = None) -> LanguageServer:
+        if error is not None:
+            raise error
+        return server
+
+    starting = asyncio.create_task(start())
+    assert _state(starting) == "starting"
+    await starting
+    assert _state(starting) == "running"
+    server._reading.cancel()
+    await asyncio.wait((server._reading,))
+    assert _state(starting) == "has ended"
+    failing, stopped = asyncio.create_task(start(FileNotFoundError(2, "No such file"))), asyncio.create_task(start())
+    stopped.cancel()
+    await asyncio.wait((failing, stopped))
+    assert _state(failing).startswith("not started: ")
+    assert _state(stopped) == "ended"
 
 
 async def test_typescript_is_asked_itself(tmp_path: Path) -> None:
