@@ -144,6 +144,30 @@ def test_a_rule_that_is_too_wide_allows_nothing(pattern: str, idle: bool) -> Non
     assert Rule("outside", pattern).is_idle is idle
 
 
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (Rule("run_command"), "every command"),
+        (Rule("run_command", "git log *"), "git log with anything that is known to be harmless"),
+        (Rule("run_command", "make test"), "the command make test"),
+        (Rule("run_command", "make test", "/p"), "the command make test in /p"),
+        (Rule("run_command", "*"), "nothing: * is too wide"),
+        (Rule("run_command", "a > b"), "nothing: a > b is too wide"),
+        (Rule("outside", "git log *"), "outside the sandbox: git log with anything that is known to be harmless"),
+        (Rule("unrecorded"), "every command in the sandbox, although what it changes here cannot be undone"),
+        (Rule("edit_file"), "every edit, also outside this project"),
+        (Rule("write_file", "*"), "every write in this project"),
+        (Rule("edit_file", "src/*"), "every edit in src/"),
+        (Rule("read_file", "a.txt"), "every read of a.txt"),
+        (Rule("fetch_url"), "every call of fetch_url"),
+        (Rule("fetch_url", "https://a/*"), "fetch_url(https://a/*)"),
+        (Rule("mcp__s__*"), "every call of mcp__s__*"),
+    ],
+)
+def test_what_a_rule_allows_is_said(rule: Rule, said: str) -> None:
+    assert rule.said == said
+
+
 def test_what_an_older_version_remembered_is_used_where_it_is_not_too_wide(
     workspace: Workspace, tmp_path: Path
 ) -> None:

@@ -290,9 +290,9 @@ def _said(rule: Rule) -> str:
         if not rule.pattern:
             return "every command"
         prefix = rule.prefix
-        if rule.is_idle:
+        if prefix is None or rule.is_idle:
             return f"nothing: {rule.pattern} is too wide"
-        if prefix is None or not prefix.more:
+        if not prefix.more:
             return f"the command {rule.pattern}" + (f" in {rule.folder}" if rule.folder else "")
         return f"{rule.pattern[:-2]} with anything that is known to be harmless"
     if rule.pattern in {"", "*"} and verb:
