@@ -26,7 +26,8 @@ def names_of_tools() -> Iterator[str]:
     for file in sorted((PACKAGE / "tools").rglob("*.py")):
         module = importlib.import_module(".".join(("tui_agent", *file.relative_to(PACKAGE).with_suffix("").parts)))
         yield from (each.name for each in vars(module).values() if isinstance(each, type) and is_named(each))
-        for node in ast.walk(ast.parse(file.read_text())):
+        text = file.read_text()
+        for node in ast.walk(ast.parse(text)) if "Signature.of" in text else ():
             match node:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id="Signature"), attr="of"), args=[_, name]):
                     named = ast.unparse(name)
@@ -53,7 +54,10 @@ def test_a_tool_without_a_row_goes_by_its_name() -> None:
 def test_there_is_no_other_table_of_tools() -> None:
     found: set[str] = set()
     for file in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        text = file.read_text()
+        if sum(name in text for name in TOOL_FACTS) <= 2:
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Dict):
                 keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
                 if len(keys & TOOL_FACTS.keys()) > 2:
