@@ -174,8 +174,17 @@ async def test_a_hook_refuses_the_users_words(tmp_path: Path) -> None:
         told = await say(session, "read the secret")
         assert [event.kind for event in told if isinstance(event, events.TurnFailed)] == ["hook"]
         assert not session.agent.branches.prompts()
-        await say(session, "list .")
-        assert [prompt.text for prompt in session.agent.branches.prompts()] == ["list ."]
+        # What is sent meanwhile is taken back alike, and nothing is asked because of it.
+        told, sent = [], 0
+        async for event in session.agent.run("think about it"):
+            told.append(event)
+            if isinstance(event, events.TextDelta) and not sent:
+                sent = await session.agent.queue("the secret again")
+        assert [event.text for event in told if isinstance(event, events.UserMessage)] == ["think about it"]
+        assert [event.text for event in told if isinstance(event, events.Notice)] == ["a secret"]
+        assert len([event for event in told if isinstance(event, events.AssistantMessage)]) == 1
+        assert session.agent.turns.queued() == ()
+        assert [prompt.text for prompt in session.agent.branches.prompts()] == ["think about it"]
 
 
 async def test_a_hook_has_a_turn_go_on_within_bounds(tmp_path: Path) -> None:

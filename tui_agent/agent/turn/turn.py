@@ -228,12 +228,13 @@ class Turn:
                 seq = await self._record.append(Delivered(queued=queued.seq))
                 self._emit(said(structs.replace(whole, seq=seq), queued.seq))
                 continue
-            needed = True
             if queued.seq == self._queued_as and self._from_hooks is not None:
+                needed = True
                 await self._take_in_prompt(whole, self._from_hooks, queued.seq)
                 continue
             answer = await self._ask_hooks(whole)
             if not (answer.ended or answer.refused):
+                needed = True
                 await self._take_in_prompt(whole, _of_hook(answer), queued.seq)
                 continue
             await self._record.append(Withdrawn(queued=queued.seq), *_of_hook(answer))
