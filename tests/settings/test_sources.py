@@ -31,7 +31,7 @@ from tui_agent.settings import (
     settings_by_key,
     values_by_key,
 )
-from tui_agent.settings.keys import SERVERS, Table
+from tui_agent.settings.keys import SERVERS, Table, section_keys
 from tui_agent.settings.sources import MAX_FILE_BYTES, replace_missing_home
 
 
@@ -164,6 +164,11 @@ def test_the_nearest_valid_key_is_named(tmp_path: Path) -> None:
         f"{path}: unknown key 'treshold_by_tier'; did you mean compaction.threshold_by_tier?",
         f"{path}: unknown key 'small_tier_parent'; did you mean safety.small_tier_parent?",
     )
+
+
+def test_a_section_is_no_setting() -> None:
+    assert {"compaction", "compaction.threshold_by_tier"} <= section_keys()
+    assert not section_keys() & settings_by_key().keys()
 
 
 def test_all_problems_of_all_layers_are_reported_at_once(tmp_path: Path) -> None:

@@ -114,6 +114,14 @@ def test_variables_are_filled_in_wherever_a_server_has_texts(tmp_path: Path) -> 
         ConfiguredServer("a", server, "user", tmp_path).resolved({"TOOL": "run"})
 
 
+def test_a_server_is_shown_without_its_secrets_on_a_line_that_ends(tmp_path: Path) -> None:
+    server = ToolServer(command="run", args=("a b", "${TOKEN}", "x" * 3_000), env={"A": "secret"})
+    shown = ConfiguredServer("a", server, "user", tmp_path).shown
+    assert shown.startswith("A=… run 'a b' '${TOKEN}' xxx")
+    assert len(shown) == 2_000
+    assert len(ConfiguredServer("a", ToolServer(url="https://a/" + "x" * 3_000), "user", tmp_path).shown) == 2_000
+
+
 def test_names_that_other_agents_allow_are_made_usable() -> None:
     found = servers_in({"mcpServers": {"my server/2": {"command": "x"}}}, "file")
     assert list(found.servers) == ["my-server-2"]
