@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent import programs
-from tui_agent.programs import find_program, is_written, keep_out_of, search_path
 from tui_agent.settings import ToolServer
+from tui_agent.system import programs
+from tui_agent.system.programs import find_program, is_written, keep_out_of, search_path
 from tui_agent.tools.mcp.configuration import ConfiguredServer, ServerSwitches
 from tui_agent.tui.terminal.editor import EditorFailure, editor_command
 

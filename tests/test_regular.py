@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.regular import PIECE, read_at_most, read_bytes
+from tui_agent.system.regular import PIECE, read_at_most, read_bytes
 
 
 def test_a_limit_takes_no_memory_of_its_own(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ def _give_up(stream: TextIO) -> None:
 
 
 def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
-    from tui_agent.programs import keep_out_of_project
     from tui_agent.settings.sources import home_folder, replace_missing_home
+    from tui_agent.system.programs import keep_out_of_project
 
     if (made := replace_missing_home()) is not None and not environ.get("TUI_AGENT_HOME"):
         say(f"you have no home folder: {made} takes its place; TUI_AGENT_HOME names another place for sessions")
@@ -236,7 +236,7 @@ def _demonstration(call: Invocation, stack: ExitStack) -> Invocation:
 
     from tui_agent.demo import make_demo
     from tui_agent.storage.errors import StorageError
-    from tui_agent.temporary import LockedFolder
+    from tui_agent.system.temporary import LockedFolder
 
     try:
         demo = asyncio.run(make_demo(stack.enter_context(LockedFolder("demo-")).files))
@@ -257,7 +257,7 @@ def _collecting_later() -> Iterator[Callable[[], None]]:
         if not gc.isenabled():
             gc.freeze()
             gc.enable()
-            from tui_agent.heap import share_heap
+            from tui_agent.system.heap import share_heap
 
             share_heap()
 

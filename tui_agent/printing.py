@@ -31,7 +31,7 @@ def is_terminal(stream: object) -> bool:
 
 def write_page(path: Path, pieces: Iterable[str]) -> None:
     """Write a page atomically. Raises UsageError if the file cannot be written."""
-    from tui_agent.durable import write_file
+    from tui_agent.system.durable import write_file
 
     page = "".join(pieces).encode()
     try:

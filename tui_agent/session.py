@@ -39,7 +39,6 @@ from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.entries import FilesChanged, FilesKept
 from tui_agent.conversation.file_changes import kept_contents
 from tui_agent.conversation.log import Entries
-from tui_agent.durable import one_at_a_time, write_file
 from tui_agent.models.base import ModelError
 from tui_agent.models.choice import (
     SmallTierRefused,
@@ -49,7 +48,6 @@ from tui_agent.models.choice import (
     configured_model,
     model_name,
 )
-from tui_agent.programs import keep_out_of
 from tui_agent.session_parts import (
     briefing_of,
     gate_of,
@@ -80,6 +78,8 @@ from tui_agent.storage.sessions import (
     subtask_folder,
     subtask_folders,
 )
+from tui_agent.system.durable import one_at_a_time, write_file
+from tui_agent.system.programs import keep_out_of
 from tui_agent.text import counted
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.base import Ask

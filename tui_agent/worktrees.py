@@ -18,8 +18,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from tui_agent.programs import find_program, with_search_path
 from tui_agent.regex import regex
+from tui_agent.system.programs import find_program, with_search_path
 from tui_agent.text import one_line
 
 INCLUDE: Final = ".worktreeinclude"

@@ -25,11 +25,11 @@ from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Pre
 from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
-from tui_agent.durable import in_thread
 from tui_agent.models.base import Completed, StreamEvent
 from tui_agent.settings import CompactionSettings, Settings
 from tui_agent.storage.kept_files import KeptFiles
 from tui_agent.storage.log import LogStore
+from tui_agent.system.durable import in_thread
 from tui_agent.tools.files.tree import Tree, TreeLimits
 
 TURNS: Final = 5_000

@@ -317,7 +317,7 @@ def serve(number: int) -> None:
 
     from tui_agent.conversation.profile import ModelProfile
     from tui_agent.models.prices import look_up
-    from tui_agent.tls import tls
+    from tui_agent.system.tls import tls
 
     for name in IMPORTED:
         import_module(name)

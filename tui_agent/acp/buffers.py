@@ -7,7 +7,7 @@ from typing import Final
 from acp.exceptions import RequestError
 from acp.interfaces import Client
 
-from tui_agent.regular import read_at_most
+from tui_agent.system.regular import read_at_most
 from tui_agent.text import error_text
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file

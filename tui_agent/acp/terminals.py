@@ -18,7 +18,7 @@ from acp.schema import ToolCallProgress
 
 from tui_agent.acp import viewer
 from tui_agent.agent import events
-from tui_agent.durable import write_file
+from tui_agent.system.durable import write_file
 from tui_agent.tools.shell.output import raw_file
 
 ANSWERING_S: Final = 5.0

@@ -44,7 +44,6 @@ from tui_agent.context.stats import ContextStats
 from tui_agent.conversation.blocks import Image, ToolDefinition
 from tui_agent.conversation.entries import Custom, Message
 from tui_agent.conversation.profile import ModelProfile
-from tui_agent.durable import to_completion
 from tui_agent.models.base import Model, UnknownModel
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.choice import configured_model, named_model, small_model
@@ -54,6 +53,7 @@ from tui_agent.settings import Settings
 from tui_agent.settings.writing import with_setting
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Kind
+from tui_agent.system.durable import to_completion
 from tui_agent.telemetry.telemetry import Telemetry
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.base import (

@@ -31,10 +31,10 @@ from tui_agent.conversation.recalled import RecallHits
 from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.todo import TodoList, newest_todo
 from tui_agent.conversation.tool_facts import facts_of
-from tui_agent.durable import in_thread
 from tui_agent.models.base import Model
 from tui_agent.settings import PolicyName, with_policy
 from tui_agent.storage.store import Texts
+from tui_agent.system.durable import in_thread
 from tui_agent.text import call_summary, one_line
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.recall import RecallSource

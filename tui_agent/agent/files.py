@@ -9,7 +9,7 @@ from tui_agent.agent.history.file_history import FileHistory, PutBackDone
 from tui_agent.agent.record import Record
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.conversation.entries import notice
-from tui_agent.durable import in_thread
+from tui_agent.system.durable import in_thread
 from tui_agent.text import counted
 from tui_agent.tools.files.put_back import FileStep, PutBack
 

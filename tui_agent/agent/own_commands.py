@@ -28,11 +28,11 @@ from tui_agent.agent.extensions.placeholders import Here, Placeholders, as_it_st
 from tui_agent.agent.turn.goals import DONE, GOAL, Goal
 from tui_agent.agent.turn.model_calls import TurnParts
 from tui_agent.agent.turn.turns import Turns
-from tui_agent.durable import threaded
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.choice import configured_model, named_model
 from tui_agent.regex import regex
+from tui_agent.system.durable import threaded
 from tui_agent.text import one_line
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import shown

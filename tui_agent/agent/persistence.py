@@ -10,11 +10,11 @@ from typing_extensions import override
 from tui_agent.conversation.entries import AnyEntry, Message, UnattributedCall
 from tui_agent.conversation.recalled import RecallHits
 from tui_agent.conversation.view import View
-from tui_agent.durable import in_thread
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import MemoryStore, MemoryTexts, Store, Texts
+from tui_agent.system.durable import in_thread
 
 if TYPE_CHECKING:
     from tui_agent.storage.log import LogStore

@@ -31,11 +31,11 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
-from tui_agent.durable import in_thread, to_completion
 from tui_agent.models.base import Completed, Metered
 from tui_agent.models.usage import UsageTracker, cost_of
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Kind, Store
+from tui_agent.system.durable import in_thread, to_completion
 from tui_agent.telemetry.telemetry import Telemetry
 
 Result = TypeVar("Result")

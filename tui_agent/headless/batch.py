@@ -19,8 +19,8 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from tui_agent.arguments import ExitCode, UsageError
-from tui_agent.durable import write_file
 from tui_agent.storage.ledger import Ledger
+from tui_agent.system.durable import write_file
 from tui_agent.text import counted, money_text, one_line
 from tui_agent.worktrees import Worktree, WorktreeError, open_worktree, patch_of, remove_worktree
 

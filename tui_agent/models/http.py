@@ -27,7 +27,7 @@ from tui_agent.models.errors import (
     status_of,
 )
 from tui_agent.models.resets import seconds_to_reset
-from tui_agent.tls import tls
+from tui_agent.system.tls import tls
 
 if TYPE_CHECKING:
     import httpx2

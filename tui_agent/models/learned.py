@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from tui_agent.durable import make_private_folder, write_file
 from tui_agent.settings.sources import home_folder
+from tui_agent.system.durable import make_private_folder, write_file
 
 _entries = msgspec.json.Decoder(dict[str, list[str]])
 

@@ -8,7 +8,6 @@ from contextlib import aclosing
 from tui_agent.conversation.blocks import Block
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.durable import being_cancelled
 from tui_agent.models.base import (
     AdapterFailed,
     Completed,
@@ -20,6 +19,7 @@ from tui_agent.models.base import (
     StreamEvent,
     TextDelta,
 )
+from tui_agent.system.durable import being_cancelled
 from tui_agent.text import error_text
 
 ATTEMPTS = 5

@@ -15,13 +15,13 @@ import msgspec
 from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS
 from tui_agent.agent.briefing.included import rebased
 from tui_agent.agent.extensions.claude_rules import rules_of
-from tui_agent.durable import make_private_folder, write_file
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.settings import Settings, ToolServer
 from tui_agent.settings.keys import settings_by_key
 from tui_agent.settings.servers import narrowing
 from tui_agent.settings.writing import keep_servers, keep_setting
+from tui_agent.system.durable import make_private_folder, write_file
 from tui_agent.text import one_line, short_path
 from tui_agent.tools.gate.rules import RuleError
 from tui_agent.tools.mcp.importing import ForeignServers, foreign, read_settings

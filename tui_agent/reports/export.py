@@ -21,9 +21,9 @@ from tui_agent.conversation.entries import (
     typed_in,
 )
 from tui_agent.conversation.tool_facts import facts_of
-from tui_agent.durable import write_file
 from tui_agent.reports.pages import session_page, step_line
 from tui_agent.reports.wording import time_text
+from tui_agent.system.durable import write_file
 from tui_agent.text import call_summary, clean, one_line
 
 ENDINGS: Final = (".md", ".html", ".json")

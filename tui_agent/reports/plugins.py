@@ -26,11 +26,11 @@ from tui_agent.agent.extensions.agents import own_agents
 from tui_agent.agent.extensions.files import AGENTS, COMMANDS, STYLES, ExtensionFolder, markdown_files, skill_folders
 from tui_agent.agent.extensions.hook_files import read_hooks
 from tui_agent.context.counting import Counter
-from tui_agent.durable import make_private_folder, write_file
-from tui_agent.programs import find_program, with_search_path
 from tui_agent.settings import Settings
 from tui_agent.settings.brought import plugin_name, plugin_starts
 from tui_agent.settings.writing import keep_setting
+from tui_agent.system.durable import make_private_folder, write_file
+from tui_agent.system.programs import find_program, with_search_path
 from tui_agent.text import counted, error_text, one_line
 from tui_agent.tools.notes.skills import find_skills
 

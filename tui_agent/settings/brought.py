@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tui_agent.regex import regex
-from tui_agent.regular import read_bytes
 from tui_agent.settings.schema import ContextSettings
 from tui_agent.settings.servers import listed_servers, plain_json
 from tui_agent.settings.trust import (
@@ -25,6 +24,7 @@ from tui_agent.settings.trust import (
     not_covered,
     project_root,
 )
+from tui_agent.system.regular import read_bytes
 
 MAX_READ: Final = 1_000_000
 """The most bytes of a settings file that are read."""

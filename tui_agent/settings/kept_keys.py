@@ -131,7 +131,7 @@ def _asked(work: Callable[[], Returned], seconds: float) -> Returned:
 
 def _note(home: Path, kept: set[str]) -> None:
     """Write the list of saved keys, without the keys. Raises KeyringProblem."""
-    from tui_agent.durable import make_private_folder, write_file
+    from tui_agent.system.durable import make_private_folder, write_file
 
     try:
         make_private_folder(home)

@@ -16,7 +16,6 @@ from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from tui_agent.regular import read_bytes
 from tui_agent.settings.keys import (
     ADDED_UP,
     SERVERS,
@@ -32,6 +31,7 @@ from tui_agent.settings.keys import (
 from tui_agent.settings.policies import with_policy
 from tui_agent.settings.schema import Settings
 from tui_agent.settings.trust import readable, tightens
+from tui_agent.system.regular import read_bytes
 
 GivenValue: TypeAlias = bool | int | float | str | Sequence[str] | Mapping[str, object] | None
 """A setting's value as given by a program; a string is parsed by the setting's type, as from the environment."""

@@ -117,7 +117,7 @@ def _remember(folder: Path, home: Path, covered: list[str], *, trusted: bool) ->
 @contextmanager
 def _locked(home: Path) -> Iterator[None]:
     """Lock the list for reading and rewriting. Raises TrustError."""
-    from tui_agent.durable import make_private_folder, one_at_a_time
+    from tui_agent.system.durable import make_private_folder, one_at_a_time
 
     with ExitStack() as held:
         try:
@@ -161,7 +161,7 @@ def _are_lists(value: object) -> TypeGuard[dict[str, list[str]]]:
 def _write(path: Path, answers: _Answers) -> None:
     from json import dumps
 
-    from tui_agent.durable import make_private_folder, write_file
+    from tui_agent.system.durable import make_private_folder, write_file
 
     # ASCII escapes preserve folder names that are not valid UTF-8.
     text = dumps(answers._asdict(), indent=2) + "\n"

@@ -51,7 +51,7 @@ def keep_servers(home: Path, servers: Mapping[str, object], *, without: str = ""
 
 
 def _keep(home: Path, key: str, change: Callable[[object], object]) -> Path:
-    from tui_agent.durable import make_private_folder, one_at_a_time, write_file
+    from tui_agent.system.durable import make_private_folder, one_at_a_time, write_file
 
     path = home / USER_FILE
     try:

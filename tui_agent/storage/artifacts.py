@@ -12,9 +12,9 @@ from typing import Final
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.conversation.entries import Artifact
-from tui_agent.durable import append_to_file, make_private_folder, threaded, to_completion, write_file
 from tui_agent.regex import regex
 from tui_agent.storage.errors import Damaged, explained
+from tui_agent.system.durable import append_to_file, make_private_folder, threaded, to_completion, write_file
 
 RESULTS_FOLDER: Final = "large_tool_results"
 HISTORY_FOLDER: Final = "conversation_history"

@@ -16,8 +16,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 import aiosqlite
 import msgspec
 
-from tui_agent.durable import PRIVATE_FILE, to_completion, uncancelled
 from tui_agent.storage.errors import FULL_HINT, PERMISSION_HINT, Damaged, DiskFull, ReadOnly, StorageError, explained
+from tui_agent.system.durable import PRIVATE_FILE, to_completion, uncancelled
 
 BUSY_TIMEOUT_S = 5.0
 

@@ -14,8 +14,8 @@ from tempfile import TemporaryFile
 from threading import Lock
 from typing import IO, Final, ParamSpec
 
-from tui_agent.durable import PRIVATE_FOLDER, make_private_folder, write_file
 from tui_agent.storage.errors import explained
+from tui_agent.system.durable import PRIVATE_FOLDER, make_private_folder, write_file
 
 Parameters = ParamSpec("Parameters")
 

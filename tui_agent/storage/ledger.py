@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from tui_agent.programs import is_running
+from tui_agent.system.programs import is_running
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS done (task TEXT PRIMARY KEY, result TEXT NOT NULL) STRICT;

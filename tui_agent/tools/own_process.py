@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tui_agent.programs import search_path
+from tui_agent.system.programs import search_path
 from tui_agent.tools.environment import child_environment
 
 _PACKAGES: Final = str(Path(__file__).resolve().parents[2])

@@ -12,8 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from tui_agent.durable import to_completion
-from tui_agent.programs import find_program, with_search_path
+from tui_agent.system.durable import to_completion
+from tui_agent.system.programs import find_program, with_search_path
 from tui_agent.tools.base import ToolFailure
 
 TIMEOUT = 60.0

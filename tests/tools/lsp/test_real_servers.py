@@ -11,8 +11,8 @@ import pytest
 from tests.agent.talking import say, talking
 from tests.tools.lsp.test_lookups import asking, texts
 from tui_agent.agent.commands.table import run_command
-from tui_agent.programs import find_program
 from tui_agent.settings import GivenValue
+from tui_agent.system.programs import find_program
 
 FOLDER = Path(__file__).parents[3] / "build/languages"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.world import tree
-from tui_agent.regular import remove_tree
+from tui_agent.system.regular import remove_tree
 from tui_agent.tools.gate.read_first import run_by_themselves, scripts_in
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.guard import Guard, contents

@@ -24,9 +24,9 @@ from tui_agent.agent.extensions.files import AGENTS, STYLES, ExtensionFolder, si
 from tui_agent.conversation.blocks import Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Message, Prefix, notice
 from tui_agent.conversation.log import Log
-from tui_agent.regular import read_at_most
 from tui_agent.settings.brought import CLAUDE, INCLUDING, RULES
 from tui_agent.settings.trust import CLAUDE_FOLDER
+from tui_agent.system.regular import read_at_most
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
 from tui_agent.tools.gate.workspace import shown

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from tui_agent.regex import regex
-from tui_agent.regular import read_bytes
 from tui_agent.settings.brought import RULES
+from tui_agent.system.regular import read_bytes
 
 MOST_FILES: Final = 20
 """The most files that belong to one."""

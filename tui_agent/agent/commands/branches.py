@@ -18,7 +18,7 @@ UNDONE: Final = {"": "both", "both": "both", "files": "files", "conversation": "
 
 async def rewind(agent: "Agent", argument: str) -> CommandReply:
     if not argument:
-        from tui_agent.durable import in_thread
+        from tui_agent.system.durable import in_thread
 
         said = await in_thread(agent.branches.prompts)
         lines = [f"{prompt.seq:>6}  {_words(prompt.text)}" for prompt in said]
@@ -99,7 +99,7 @@ async def tree(agent: "Agent", number: str) -> CommandReply:
             why = f"{sentence(str(error))} /tree lists them."
             return refused("The conversation stays on its branch", why)
         return CommandReply(f"Back on the branch that ends at {tip}")
-    from tui_agent.durable import in_thread
+    from tui_agent.system.durable import in_thread
 
     branches = await in_thread(agent.branches.all)
     lines = [

@@ -73,7 +73,7 @@ async def items(agent: "Agent", _: str) -> CommandReply:
 
 async def at(agent: "Agent", number: str) -> CommandReply:
     from tui_agent.agent.commands.context_text import call_line, call_text
-    from tui_agent.durable import in_thread
+    from tui_agent.system.durable import in_thread
 
     past = await agent.context.past()
     if not past.calls:

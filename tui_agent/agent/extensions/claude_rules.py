@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tui_agent.agent.extensions.claude_forms import OURS
-from tui_agent.regular import read_bytes
 from tui_agent.settings.servers import plain_json
 from tui_agent.settings.trust import CLAUDE_FOLDER
+from tui_agent.system.regular import read_bytes
 from tui_agent.tools.gate.rules import SHELL, Rule, RuleError
 
 _FILES: Final = ("settings.json", "settings.local.json")

@@ -10,9 +10,9 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from tui_agent.conversation.blocks import valid_text
-from tui_agent.durable import make_private_folder
-from tui_agent.regular import read_at_most
 from tui_agent.settings.brought import plugin_places
+from tui_agent.system.durable import make_private_folder
+from tui_agent.system.regular import read_at_most
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
 from tui_agent.tools.gate.workspace import shown

@@ -11,7 +11,7 @@ from tui_agent.agent.extensions.files import MOST_BYTES
 from tui_agent.agent.extensions.hook_files import Hook, PostAction, ServerToolAction
 from tui_agent.models.address import host_of, is_local
 from tui_agent.regex import regex
-from tui_agent.tls import tls
+from tui_agent.system.tls import tls
 from tui_agent.tools.base import ToolFailure
 
 _JUDGE: Final = (

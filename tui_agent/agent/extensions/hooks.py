@@ -23,11 +23,11 @@ from tui_agent.agent.extensions.hook_files import Event, FoundHooks, Hook, read_
 from tui_agent.agent.extensions.transcript import HookTranscript
 from tui_agent.conversation.blocks import ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Message
-from tui_agent.durable import make_private_folder
-from tui_agent.programs import with_search_path
 from tui_agent.regex import regex
-from tui_agent.regular import read_at_most
 from tui_agent.settings.brought import PLUGIN_DATA
+from tui_agent.system.durable import make_private_folder
+from tui_agent.system.programs import with_search_path
+from tui_agent.system.regular import read_at_most
 from tui_agent.text import clean, error_text
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.rules import READ
@@ -505,7 +505,7 @@ async def _run(hook: Hook, data: bytes, facts: SessionFacts, late: "asyncio.Futu
     cannot be run.
     """
     # Imported here, because few sessions have hooks.
-    from tui_agent.temporary import LockedFolder
+    from tui_agent.system.temporary import LockedFolder
     from tui_agent.tools.sandbox.launcher import Request
     from tui_agent.tools.sandbox.sandbox import ready
     from tui_agent.tools.shell.processes import RunningCommand

@@ -15,7 +15,7 @@ from tui_agent.agent.extensions.claude_forms import arguments_for_claude, names_
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Queued, Usage, delivered
 from tui_agent.conversation.log import Log
-from tui_agent.durable import write_file
+from tui_agent.system.durable import write_file
 from tui_agent.version import __version__
 
 FILE: Final = "transcript.jsonl"

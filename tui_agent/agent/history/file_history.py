@@ -15,7 +15,7 @@ from tui_agent.agent.record import Record
 from tui_agent.conversation.entries import FileChange, FilesChanged, FilesKept, file_change
 from tui_agent.conversation.file_changes import files_since, newest_changes, newest_user_message, unfinished
 from tui_agent.conversation.log import Log
-from tui_agent.durable import in_thread, to_completion, uncancelled
+from tui_agent.system.durable import in_thread, to_completion, uncancelled
 from tui_agent.tools.base import Access, ToolFailure
 from tui_agent.tools.files.confined import clear_leftovers
 from tui_agent.tools.files.put_back import GONE, FileStep, PutBack, as_change, plan, put_back

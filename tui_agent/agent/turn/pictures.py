@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from tui_agent.conversation.blocks import Image, Text
-from tui_agent.durable import in_thread, make_private_folder, write_file
 from tui_agent.models.pictures import LARGEST_SIDE, UnreadablePicture, fitted
 from tui_agent.regex import regex
-from tui_agent.regular import read_at_most
+from tui_agent.system.durable import in_thread, make_private_folder, write_file
+from tui_agent.system.regular import read_at_most
 from tui_agent.text import one_line
 from tui_agent.tools.files.encodings import HEAD, sniff
 from tui_agent.tools.files.reading import MAX_IMAGE_BYTES

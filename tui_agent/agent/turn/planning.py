@@ -18,7 +18,7 @@ from tui_agent.conversation.plan import (
     mode_at_head,
     waiting_plan,
 )
-from tui_agent.durable import in_thread
+from tui_agent.system.durable import in_thread
 from tui_agent.tools.asking import modes_after_plan
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.registry import ToolRegistry

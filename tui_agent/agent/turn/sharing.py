@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from tui_agent.conversation.profile import ModelProfile
-from tui_agent.durable import make_private_folder, to_completion
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import MTOK, UsageTracker
 from tui_agent.storage.ledger import Ledger
+from tui_agent.system.durable import make_private_folder, to_completion
 from tui_agent.text import money_text
 
 LOOK_AGAIN_S: Final = 0.5

@@ -30,13 +30,13 @@ from tui_agent.conversation.blocks import Text, valid_text
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.sizes import size_of_text
-from tui_agent.durable import to_completion
 from tui_agent.models.base import Completed, Metered, Model, ModelError, ModelRetrying
 from tui_agent.models.pictures import halved
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Texts
+from tui_agent.system.durable import to_completion
 from tui_agent.text import error_text, money_text
 from tui_agent.tools.base import ToolFailure
 

@@ -30,10 +30,10 @@ from tui_agent.conversation.call_tool import inner_call
 from tui_agent.conversation.plan import ASK, UNANSWERED
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
-from tui_agent.durable import being_cancelled, in_thread, to_completion
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Texts
+from tui_agent.system.durable import being_cancelled, in_thread, to_completion
 from tui_agent.text import error_text
 from tui_agent.tools.base import (
     Access,

@@ -20,9 +20,9 @@ from tui_agent.conversation.blocks import Text, ToolCall
 from tui_agent.conversation.entries import Delivered, Message, ModeChanged, Withdrawn, delivered, notice, queued_of
 from tui_agent.conversation.file_changes import files_since
 from tui_agent.conversation.states import INTERRUPTED
-from tui_agent.durable import to_completion
 from tui_agent.models.base import ModelError
 from tui_agent.storage.errors import StorageError
+from tui_agent.system.durable import to_completion
 from tui_agent.text import error_text
 from tui_agent.tools.gate.permissions import NobodyToAsk
 

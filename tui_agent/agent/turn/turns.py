@@ -18,8 +18,8 @@ from tui_agent.agent.turn.pictures import attach, smaller_text
 from tui_agent.agent.turn.turn import Turn
 from tui_agent.conversation import entries
 from tui_agent.conversation.blocks import Image, Text, valid_text
-from tui_agent.durable import to_completion
 from tui_agent.storage.store import Texts
+from tui_agent.system.durable import to_completion
 
 _ANOTHER_ANSWERS: Final = "Another model answers from here on."
 

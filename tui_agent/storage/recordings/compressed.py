@@ -12,8 +12,8 @@ from tempfile import TemporaryFile
 from types import ModuleType
 from typing import IO, Final
 
-from tui_agent.programs import find_program
 from tui_agent.storage.recordings.recording import MOST_BYTES, UnreadableRecording
+from tui_agent.system.programs import find_program
 
 SUFFIX: Final = ".zst"
 _BEGINS: Final = b"\x28\xb5\x2f\xfd"

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
-from tui_agent.programs import is_running
+from tui_agent.system.programs import is_running
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import missing, shown
 from tui_agent.tools.threads import Cancellation

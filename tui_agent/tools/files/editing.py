@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from tui_agent.regular import read_at_most
+from tui_agent.system.regular import read_at_most
 from tui_agent.text import counted
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.diffs import unified

@@ -11,9 +11,9 @@ from hashlib import sha1
 from pathlib import Path
 from typing import Final
 
-from tui_agent.durable import to_completion
-from tui_agent.programs import find_program, search_path
-from tui_agent.regular import read_bytes
+from tui_agent.system.durable import to_completion
+from tui_agent.system.programs import find_program, search_path
+from tui_agent.system.regular import read_bytes
 
 MAX_INDEX_BYTES: Final = 50_000_000
 FETCH_S: Final = 20.0

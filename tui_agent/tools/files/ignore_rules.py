@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from tui_agent.regex import regex
-from tui_agent.regular import read_text
+from tui_agent.system.regular import read_text
 
 IGNORE_FILES: Final = frozenset({".gitignore", ".ignore", ".rgignore"})
 """Files that say what ripgrep leaves out."""

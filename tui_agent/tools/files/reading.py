@@ -12,7 +12,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from tui_agent.conversation.blocks import Image
-from tui_agent.regular import read_at_most
+from tui_agent.system.regular import read_at_most
 from tui_agent.text import counted
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.files.buffers import Buffers, held_by

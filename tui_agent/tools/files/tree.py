@@ -23,7 +23,7 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.conversation.entries import FileChange, FileState, file_change
-from tui_agent.durable import in_thread
+from tui_agent.system.durable import in_thread
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.git_index import GitIndex, content_name
 from tui_agent.tools.files.ignore_rules import IGNORE_FILES, IgnoreRules, read_rules

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from tui_agent.regular import is_folder
+from tui_agent.system.regular import is_folder
 from tui_agent.tools.base import WorkspaceView
 from tui_agent.tools.gate.patterns import matches
 from tui_agent.tools.gate.shell_line import SimpleCommand, Word

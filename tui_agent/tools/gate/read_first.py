@@ -20,9 +20,9 @@ from typing import Final
 
 import msgspec
 
-from tui_agent.durable import make_private_folder, write_file
 from tui_agent.regex import regex
-from tui_agent.regular import is_folder, is_regular, read_bytes
+from tui_agent.system.durable import make_private_folder, write_file
+from tui_agent.system.regular import is_folder, is_regular, read_bytes
 from tui_agent.tools.base import Change, WorkspaceView
 from tui_agent.tools.diffs import unified
 from tui_agent.tools.gate.judging import PlainCommand, program_inside

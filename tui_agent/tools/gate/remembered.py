@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from tui_agent.durable import make_private_folder, one_at_a_time, write_file
+from tui_agent.system.durable import make_private_folder, one_at_a_time, write_file
 from tui_agent.tools.gate.rules import OUTSIDE, SHELL, Rule, RuleError
 
 MAX_RULES = 2_000

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tui_agent.regex import regex
-from tui_agent.regular import is_folder, is_regular, read_bytes
+from tui_agent.system.regular import is_folder, is_regular, read_bytes
 from tui_agent.tools.base import WorkspaceView
 from tui_agent.tools.gate.patterns import words
 

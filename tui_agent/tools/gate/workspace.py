@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.regex import regex
-from tui_agent.regular import is_folder
+from tui_agent.system.regular import is_folder
 from tui_agent.tools.base import Access, Effect, ToolContext, ToolFailure, WorkspaceView
 from tui_agent.tools.gate.guarded import is_guarded
 from tui_agent.visible import whole

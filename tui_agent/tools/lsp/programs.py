@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from tui_agent.programs import find_program
+from tui_agent.system.programs import find_program
 
 LANGUAGES: Final[Mapping[str, str]] = {
     ".py": "python",

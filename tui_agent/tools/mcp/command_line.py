@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from tui_agent.durable import write_file
 from tui_agent.settings import USER_FILE, Settings, ToolServer
 from tui_agent.settings.servers import listed_servers, server_from, usable_name
 from tui_agent.settings.trust import SERVERS_FILE
 from tui_agent.settings.writing import keep_servers
+from tui_agent.system.durable import write_file
 from tui_agent.tools.mcp.configuration import ConfiguredServer, ServerSwitches, configured, plugins_of, read_json
 
 _VALUES: Final = {

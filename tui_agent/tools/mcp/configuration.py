@@ -17,14 +17,14 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from tui_agent.durable import make_private_folder, write_file
-from tui_agent.programs import is_written, written_folders
 from tui_agent.regex import regex
-from tui_agent.regular import read_bytes
 from tui_agent.settings import Settings, ToolServer
 from tui_agent.settings.brought import PLUGIN_DATA, plugin_name, plugin_servers
 from tui_agent.settings.servers import listed_servers, plain_json, server_from, usable_name
 from tui_agent.settings.trust import EDITORS_SERVERS_FILE, SERVERS_FILE
+from tui_agent.system.durable import make_private_folder, write_file
+from tui_agent.system.programs import is_written, written_folders
+from tui_agent.system.regular import read_bytes
 from tui_agent.text import one_line
 from tui_agent.tracing import PARENT, STATE
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from tui_agent.conversation.entries import Outcome
-from tui_agent.durable import in_thread, to_completion
+from tui_agent.system.durable import in_thread, to_completion
 from tui_agent.text import clean, error_text, one_line
 from tui_agent.tools.base import CallStopped, ToolContext, ToolOutput
 from tui_agent.tools.mcp.configuration import (

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from tui_agent.conversation.blocks import ToolDefinition, valid_text
-from tui_agent.durable import make_private_folder, write_file
 from tui_agent.regex import regex
+from tui_agent.system.durable import make_private_folder, write_file
 from tui_agent.text import clean, one_line
 from tui_agent.tools.mcp.configuration import FOLDER, ConfiguredServer
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tui_agent.durable import make_private_folder, write_file
+from tui_agent.system.durable import make_private_folder, write_file
 
 GOES_ON: Final = (
     "[interrupted: nobody waited any more for the result, but the server goes on with this call as a task. The same "

@@ -19,9 +19,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.durable import PRIVATE_FILE, make_private_folder
-from tui_agent.programs import find_program, with_search_path
 from tui_agent.settings import ToolServer
+from tui_agent.system.durable import PRIVATE_FILE, make_private_folder
+from tui_agent.system.programs import find_program, with_search_path
 from tui_agent.text import one_line
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.sandbox import ready

@@ -17,9 +17,9 @@ from typing import Literal
 import msgspec
 
 from tui_agent.conversation.blocks import valid_text
-from tui_agent.durable import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder
 from tui_agent.regex import regex
-from tui_agent.regular import read_at_most
+from tui_agent.system.durable import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder
+from tui_agent.system.regular import read_at_most
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.files.confined import explained, open_file, write_atomically
 from tui_agent.tools.gate.workspace import shown

@@ -17,8 +17,8 @@ from typing import Final, TypeAlias
 import msgspec
 from typing_extensions import override
 
-from tui_agent.durable import make_private_folder
-from tui_agent.regular import read_at_most, remove_tree
+from tui_agent.system.durable import make_private_folder
+from tui_agent.system.regular import read_at_most, remove_tree
 from tui_agent.tools.files.confined import folder_of
 from tui_agent.tools.sandbox.guarded import (
     IN_GIT,

@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 from typing_extensions import override
 
-from tui_agent.regular import read_text
+from tui_agent.system.regular import read_text
 from tui_agent.tools.gate.guarded import GUARDED_PARENTS, folded, guards, guards_in
 from tui_agent.tools.gate.patterns import words
 from tui_agent.tools.gate.repository import git_folders, named_by, orders_in

@@ -15,9 +15,9 @@ from typing import Final
 
 import msgspec
 
-from tui_agent.programs import find_program, search_path
 from tui_agent.regex import regex
-from tui_agent.regular import read_bytes, read_text
+from tui_agent.system.programs import find_program, search_path
+from tui_agent.system.regular import read_bytes, read_text
 from tui_agent.tools.base import Change
 from tui_agent.tools.files.git_index import ISOLATED, content_name
 from tui_agent.tools.gate.guarded import GUARDED_PARENTS, folded, is_guarded_name

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tui_agent.regex import regex
-from tui_agent.regular import read_bytes, read_text
+from tui_agent.system.regular import read_bytes, read_text
 
 _MOST: Final = 200_000
 _SETTING: Final = regex(r"\s*(?P<name>[\w./@-]+(?::registry)?)\s*(?:=|:(?!/)).*")

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from tui_agent.durable import make_private_folder
+from tui_agent.system.durable import make_private_folder
 from tui_agent.tools.sandbox.guard import Guard, Snapshot
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tui_agent.regex import regex
-from tui_agent.regular import read_text
+from tui_agent.system.regular import read_text
 
 _TABLES: Final[dict[str, list[str]]] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 SYSTEM: Final = (*_TABLES["system"], *(_TABLES["macos"] if sys.platform == "darwin" else ()))

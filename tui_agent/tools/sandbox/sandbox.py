@@ -21,8 +21,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from tui_agent.durable import make_private_folder, write_file
-from tui_agent.temporary import LockedFolder, remove_left_over
+from tui_agent.system.durable import make_private_folder, write_file
+from tui_agent.system.temporary import LockedFolder, remove_left_over
 from tui_agent.tools.base import Change, Tool, ToolContext, ToolOutput
 from tui_agent.tools.built_in import Wrapping
 from tui_agent.tools.gate.rules import CHANGE, READ, Rule, about, catching_path

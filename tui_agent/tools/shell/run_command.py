@@ -19,7 +19,7 @@ from msgspec import Meta
 from typing_extensions import override
 
 from tui_agent.conversation.entries import Outcome
-from tui_agent.durable import to_completion
+from tui_agent.system.durable import to_completion
 from tui_agent.text import how_it_ended
 from tui_agent.tools.base import (
     Access,

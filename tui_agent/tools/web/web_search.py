@@ -17,8 +17,8 @@ from tui_agent.conversation.entries import Hit, Outcome
 from tui_agent.conversation.sources import pages_of
 from tui_agent.resources import prompt_text
 from tui_agent.settings import SearchSettings
+from tui_agent.system.tls import tls
 from tui_agent.text import clean, counted, error_text, money_text, one_line
-from tui_agent.tls import tls
 from tui_agent.tools.agentic import answered_by
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.built_in import BuiltIn

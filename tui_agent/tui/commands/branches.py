@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tui_agent.agent.commands.branches import REWOUND, UNDONE
-from tui_agent.durable import in_thread
+from tui_agent.system.durable import in_thread
 from tui_agent.text import counted, one_line, sentence
 from tui_agent.tui.cards.blocks import Block, Level, ProseBlock, ToolBlock
 from tui_agent.tui.pane.transcript import Transcript

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tui_agent.agent.commands.context_text import changes, how_sent
 from tui_agent.agent.history.calls import CallHistory, CallRecord, ViewAtCall
-from tui_agent.durable import in_thread
+from tui_agent.system.durable import in_thread
 from tui_agent.text import clock_text, money_text, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.drawing import SIGNS, Bar, Column, bar_line, strip_lines

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Final
 
-from tui_agent.programs import find_program, with_search_path
+from tui_agent.system.programs import find_program, with_search_path
 from tui_agent.tools.environment import child_environment
 
 TIMEOUT_S: Final = 5.0

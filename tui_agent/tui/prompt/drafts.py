@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tui_agent.durable import PRIVATE_FILE, make_private_folder
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.session_lock import SessionLock
+from tui_agent.system.durable import PRIVATE_FILE, make_private_folder
 
 MAX_CHARACTERS: Final = 4_000_000
 """The longest draft that is saved whole; in a longer one, pastes are reduced to their chips."""

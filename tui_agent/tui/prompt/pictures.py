@@ -64,7 +64,7 @@ def decoded(text: str) -> "Picture":
 def keep(picture: "Picture", session_folder: Path) -> str:
     """Save a picture in the session's folder; returns its chip. Call it in a thread, one at a time. Raises OSError."""
     from tui_agent.agent.turn.pictures import FOLDER
-    from tui_agent.durable import make_private_folder, write_file
+    from tui_agent.system.durable import make_private_folder, write_file
 
     folder = session_folder / FOLDER
     make_private_folder(folder)

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.arguments import Arguments
-from tui_agent.durable import in_thread
+from tui_agent.system.durable import in_thread
 
 if TYPE_CHECKING:
     from tui_agent.agent.history.as_events import Ending

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from textual.app import App, SuspendNotSupported
 
-from tui_agent.programs import find_program, is_written, with_search_path
+from tui_agent.system.programs import find_program, is_written, with_search_path
 from tui_agent.tools.environment import child_environment
 
 FALLBACKS: Final = ("nano", "vim", "vi")

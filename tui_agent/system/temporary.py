@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Final, Self
 
-from tui_agent.regular import remove_tree
+from tui_agent.system.regular import remove_tree
 
 PREFIX: Final = "tui-agent-"
 _LOCK, _FILES = "lock", "files"

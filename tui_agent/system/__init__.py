@@ -1,0 +1,1 @@
+"""What the program asks of the operating system: durable files, folders of its own, other programs, certificates."""
