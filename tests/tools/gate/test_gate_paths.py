@@ -22,7 +22,7 @@ from tui_agent.tools.search.finding import Glob, Grep
 from tui_agent.tools.shell.run_command import RunCommand
 
 SOAK = pytest.mark.soak
-QUICK = 80
+QUICK = 40
 LENGTHS = [QUICK, pytest.param(1_000, marks=SOAK)]
 
 
