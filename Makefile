@@ -24,9 +24,8 @@ run: $(READY)
 test: $(READY)
 	@$(MAKE) --no-print-directory -j2 lint pytest
 
-# Byte code is kept, and made before there are workers: each imports every test. What is wrong with one is told after.
+# Byte code is kept, for the next run.
 pytest: $(READY)
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest --collect-only -qq -m "not soak" >/dev/null || true
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not soak"
 
 soak: $(READY)

@@ -21,7 +21,7 @@ import sys
 import termios
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -258,6 +258,10 @@ class Starter:
             self._socket.sendall(task)
 
     def _begin(self) -> None:
+        if _started_at is not None:
+            self._socket = socket.socket(socket.AF_UNIX)
+            self._socket.connect(str(_started_at))
+            return
         mine, its = socket.socketpair()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", f"from tests.e2e.starter import serve; serve({its.fileno()})"],
@@ -277,6 +281,13 @@ class Starter:
 
 
 STARTER: Final = Starter()
+_started_at: Path | None = None
+
+
+def start_at(socket_path: Path) -> None:
+    """Have the commands of this process, and of those forked from it, started by who listens there (`serve_all`)."""
+    global _started_at
+    _started_at = socket_path
 
 
 def open_terminal() -> tuple[int, int]:
@@ -313,6 +324,17 @@ def _write(given: int, text: bytes) -> None:
 
 def serve(number: int) -> None:
     """Import all, then fork a process for each task that comes over this socket, until it is closed."""
+    import_commands()
+    _serve([socket.socket(fileno=number)])
+
+
+def serve_all(listening: socket.socket, alive: int) -> None:
+    """As `serve` does, for all who connect, until the other end of `alive` is closed."""
+    _serve([], listening, alive)
+
+
+def import_commands() -> None:
+    """Import, and work out, what is shared by the processes that are forked from this one."""
     from google.genai.types import GenerateContentConfig, GenerateContentResponse
 
     from tui_agent.conversation.profile import ModelProfile
@@ -325,6 +347,9 @@ def serve(number: int) -> None:
         kind.model_validate({})
     look_up(ModelProfile("anthropic", "claude-opus-5-5", catalogue="anthropic"))
     tls()
+
+
+def _serve(connected: list[socket.socket], listening: socket.socket | None = None, alive: int | None = None) -> None:
     # What is shared is never looked at by a collector, which would copy it.
     gc.collect()
     gc.freeze()
@@ -333,35 +358,50 @@ def serve(number: int) -> None:
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     running: dict[int, int] = {}
-    with socket.socket(fileno=number) as tasks:
-        while True:
-            ready, _, _ = select([tasks.fileno(), wakes], [], [])
-            if wakes in ready:
-                os.read(wakes, 4096)
-                _tell_of_ended(running, os.WNOHANG)
-            if tasks.fileno() in ready and not _take(tasks, running, (wakes, woken)):
-                break
+    more = [each for each in (listening, alive) if each is not None]
+    while connected or listening is not None:
+        ready, _, _ = select([wakes, *more, *connected], [], [])
+        if wakes in ready:
+            os.read(wakes, 4096)
+            _tell_of_ended(running, os.WNOHANG)
+        if alive in ready:
+            break
+        if listening is not None and listening in ready:
+            connected.append(listening.accept()[0])
+        for tasks in [each for each in connected if each in ready]:
+            own = [wakes, woken, *(each if isinstance(each, int) else each.fileno() for each in (*more, *connected))]
+            if not _take(tasks, running, own):
+                connected.remove(tasks)
+                tasks.close()
     _tell_of_ended(running, 0)
+
+
+def receive(asked: socket.socket) -> tuple[dict[str, object], list[int]]:
+    """The next task that comes over this socket, and its streams: both empty where no more will come."""
+    head, streams, _, _ = socket.recv_fds(asked, 4, 4)
+    if not head:
+        return {}, []
+    task = b""
+    size = int.from_bytes(head, "big")
+    while len(task) < size:
+        task += asked.recv(min(_MOST_BYTES, size - len(task)))
+    return json.loads(task), list(streams)
 
 
 def _take(tasks: socket.socket, running: dict[int, int], own: Sequence[int]) -> bool:
     """Fork a process for the task that has come; False: no more will come."""
-    head, streams, _, _ = socket.recv_fds(tasks, 4, 4)
-    if not head:
+    task, streams = receive(tasks)
+    if not streams:
         return False
-    task = b""
-    size = int.from_bytes(head, "big")
-    while len(task) < size:
-        task += tasks.recv(min(_MOST_BYTES, size - len(task)))
     *its, tells = streams
     pid = os.fork()
     if not pid:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        tasks.close()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         for other in (*own, *running.values(), tells):
             os.close(other)
-        _become(json.loads(task), its)
+        _become(task, its)
     for stream in its:
         os.close(stream)
     running[pid] = tells
@@ -388,7 +428,7 @@ def _tell(tells: int, number: int) -> None:
 
 
 def _become(task: dict[str, object], streams: Sequence[int]) -> NoReturn:
-    """Be the command, and end as the interpreter does, but for taking apart what is shared."""
+    """Be the command."""
     os.setsid()
     for place, stream in enumerate(streams):
         os.dup2(stream, place)
@@ -405,8 +445,13 @@ def _become(task: dict[str, object], streams: Sequence[int]) -> NoReturn:
     os.environ.clear()
     os.environ.update(environ)
     sys.argv[1:] = argv
+    as_interpreter(lambda: runpy.run_module("tui_agent", run_name="__main__", alter_sys=True))
+
+
+def as_interpreter(program: Callable[[], object]) -> NoReturn:
+    """Run it to its end, which is this process's: as the interpreter's, but for taking apart what is shared."""
     try:
-        runpy.run_module("tui_agent", run_name="__main__", alter_sys=True)
+        program()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:
