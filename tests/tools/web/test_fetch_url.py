@@ -471,13 +471,16 @@ async def test_the_proxy_of_the_environment_is_used_and_passed_by(
         # What is known here to be private is not asked of the proxy either.
         assert "not on the public network" in await failing(tmp_path, "http://10.0.0.1/")
         assert len(proxy.seen) == 1
-        # One that turns away what is to be encrypted, and ones of kinds that nothing here speaks.
+        # One that turns away what is to be encrypted, one where nothing answers, and one of a kind nothing here speaks.
         monkeypatch.setenv("https_proxy", proxy.url)
         text = await failing(tmp_path, "https://far.invalid/")
         assert "proxy that the environment names refused the connection to https://far.invalid: 404" in text
-    for odd in ("socks5://127.0.0.1:9", "gopher://127.0.0.1:9"):
+    for odd, told in (
+        ("socks5://127.0.0.1:9", "could be made through the proxy: nothing answers there"),
+        ("gopher://127.0.0.1:9", "The proxy that the environment names cannot be used"),
+    ):
         monkeypatch.setenv("https_proxy", odd)
-        assert "The proxy that the environment names cannot be used" in await failing(tmp_path, "https://far.invalid/")
+        assert told in await failing(tmp_path, "https://far.invalid/")
 
 
 async def test_only_what_was_let_through_is_fetched(tmp_path: Path) -> None:
