@@ -112,6 +112,26 @@ async def test_what_may_not_be_changed_is_read_only(place: Place, line: str) -> 
     assert {path: path.read_bytes() for path in place.project.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.skipif("namespaces" not in kinds(), reason="no namespaces here")
+async def test_where_nothing_may_be_changed_nothing_is_made_and_git_commits(outside: Outside) -> None:
+    limits = (Rule.read("edit_file(*)"),)
+    sandbox = Sandbox("auto", outside.places, limits=limits, offered=SandboxMechanism("namespaces", ""))
+    tool, workspace = RunCommand(sandbox=sandbox), Workspace(outside.project)
+    try:
+        for line, told in (
+            ("echo x > new.txt", "Read-only"),
+            (
+                "git -c user.name=x -c user.email=x@x commit -q --allow-empty -m empty && git log --format=%s -1",
+                "empty",
+            ),
+        ):
+            arguments = json.dumps({"command": line})
+            context = Call(workspace, tool.access(arguments, workspace), outside.state / "session")
+            assert told in (await tool.run(arguments, context)).text
+    finally:
+        sandbox.close()
+
+
 async def test_a_rule_about_all_files_leaves_git_at_work(outside: Outside) -> None:
     place_files(outside.project)
     found = Finder(outside.home, (), lambda path: "read").look([outside.project])

@@ -229,7 +229,8 @@ class Sandbox:
         variables = cache_variables(self.places.home, environment)
         variables |= VARIABLES if mounts and not self.network else {}
         folders = [str(place) for place in self._writable()]
-        writable = [] if read_only else folders
+        closed = folders if read_only else [path for path in folders if self._limit(path) == "write"]
+        writable = [path for path in folders if path not in closed]
         shown = [*self._readable(environment), *(os.path.realpath(path) for path in (*self.places.shown, *added))]
         hidden = [path for place in (*shown, *folders) for path in hidden_in(place, self.places.home)]
         hidden += [path for place in self._readable(environment) for path in with_keys(place)]
@@ -243,8 +244,7 @@ class Sandbox:
         # The program's own installation, if it is in the project, is run outside.
         program = os.path.realpath(sys.prefix)
         kept = [program] if _is_in(program, folders) and program not in folders else []
-        if read_only:
-            shown += folders
+        shown += closed
         fixed = [path for path in guard.fixed if os.path.realpath(path) == path and not _is_in(path, hidden)]
         request = Request(
             list(arguments),
