@@ -109,6 +109,7 @@ async def test_what_may_not_be_changed_is_read_only(place: Place, line: str) -> 
     text = await place.run(f"cat fixed.txt sub/fixed.txt done/old.sql && {line}")
     assert text.count("other") >= 3
     assert "Read-only" in text or "busy" in text
+    assert "a rule of the user keeps these from being changed" in text
     assert {path: path.read_bytes() for path in place.project.rglob("*") if path.is_file()} == before
 
 

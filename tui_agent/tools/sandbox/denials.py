@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from tui_agent.regex import regex
 from tui_agent.tools.base import Change
 from tui_agent.tools.gate.rules import mentions
 from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.sandbox.guarded import Limit
 from tui_agent.tools.sandbox.landlock import deepest
 from tui_agent.tools.sandbox.launcher import Request
 
@@ -98,17 +99,22 @@ def refused_note(refused: Sequence[str]) -> list[str]:
     return [f"[the sandbox did not let it reach {listed}]"] if refused else []
 
 
-def hidden_note(line: str, secret: Iterable[str]) -> list[str]:
-    """A note about hidden files that a command names: to root, they are there and empty."""
-    named = sorted(path for path in secret if mentions(line, path.rpartition("/")[2]))
-    if not named:
-        return []
-    listed = ", ".join(shown(path, 300) for path in named[:_NAMED])
-    note = (
-        f"[a rule of the user hides what is in these: {listed}. If the command has to read it, call again with these "
-        "paths as `reads`: the user is asked, unless the rule forbids it]"
-    )
-    return [note]
+def limit_notes(line: str, limited: Mapping[str, Limit]) -> list[str]:
+    """Notes about what the user's rules hide or keep as it is, if the command names it: to root, a hidden file is there
+    and empty.
+    """
+    told: dict[Limit, str] = {
+        "read": "hides what is in these: {}. If the command has to read it, call again with these paths as `reads`: "
+        "the user is asked, unless the rule forbids it",
+        "write": "keeps these from being changed: {}. Do not look for a way around it",
+    }
+    notes: list[str] = []
+    for kind, text in told.items():
+        named = [path for path, limit in limited.items() if limit == kind and mentions(line, path.rpartition("/")[2])]
+        if named:
+            listed = ", ".join(shown(path, 300) for path in named[:_NAMED])
+            notes.append(f"[a rule of the user {text.format(listed)}]")
+    return notes
 
 
 def taken_back_note(paths: Sequence[Path], withheld: Path) -> list[str]:

@@ -76,10 +76,9 @@ class Guard:
         # What is too much to be restored must not change.
         too_much = sorted(path for path, found in self._noted.items() if found is None)
         self.fixed += too_much if frozen else ()
-        limited = dict(sorted(self._found.limited.items())[:MAX_LIMITED])
-        self.fixed += [path for path, limit in limited.items() if frozen and limit == "write"]
-        self.secret = {path for path, limit in limited.items() if limit == "read"}
-        """What commands may not read."""
+        self.limited = dict(sorted(self._found.limited.items())[:MAX_LIMITED])
+        """What commands may not read or not change, because of the user's rules."""
+        self.fixed += [path for path, limit in self.limited.items() if frozen and limit == "write"]
         self.whole = self.whole and (frozen or not too_much) and len(self._found.limited) <= MAX_LIMITED
         tops = {os.path.dirname(path) for path in self.fixed if path in self._noted}  # noqa: PTH120
         self._above = {place: number for place in sorted(tops) if (number := _number(None, place)) is not None}

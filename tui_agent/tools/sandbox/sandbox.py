@@ -275,7 +275,8 @@ class Sandbox:
         ours = {os.path.realpath(path) for path in (self.places.project, *self.places.added)}
         places = [path for path in shown if path in ours]
         below = self._shown_finder.look(map(Path, places)).limited
-        secret = {*guard.secret, *(path for path in (*places, *below) if self._limit(path) == "read")}
+        secret = {path for path, limit in (*guard.limited.items(), *below.items()) if limit == "read"}
+        secret.update(path for path in places if self._limit(path) == "read")
         self._hides_all = len(secret) <= MAX_LIMITED
         return sorted(secret)[:MAX_LIMITED]
 

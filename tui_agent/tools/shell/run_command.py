@@ -38,7 +38,7 @@ from tui_agent.tools.sandbox.denials import (
     CommandBounds,
     denial_note,
     held_note,
-    hidden_note,
+    limit_notes,
     refused_note,
     taken_back_note,
 )
@@ -221,7 +221,7 @@ class RunCommand(BuiltIn):
         failed = stopped or timed_out or ended.exit_code != 0
         if prepared.bounds:
             end = terminal.tail(_DENIAL_LINES)
-            notes += await asyncio.to_thread(denial_note, end, prepared.bounds, failed=failed)
+            notes += prepared.limits or await asyncio.to_thread(denial_note, end, prepared.bounds, failed=failed)
             notes += refused_note(self._sandbox.proxy.take_refused()) if self._sandbox is not None else []
         outcome = Outcome(exit_code=ended.exit_code, timed_out=timed_out)
         output = await _finished(terminal, raw, notes, outcome, is_error=failed)
@@ -249,14 +249,10 @@ class RunCommand(BuiltIn):
         sandbox.journal.write(begun=guard)
 
         def settle() -> list[str]:
-            taken_back = taken_back_note(sandbox.take_back(guard), withheld)
-            return [
-                *hidden_note(command, guard.secret.difference(map(str, added))),
-                *taken_back,
-                *held_note(sandbox.held_by_git(guard)),
-            ]
+            return [*taken_back_note(sandbox.take_back(guard), withheld), *held_note(sandbox.held_by_git(guard))]
 
-        return _Prepared(request, settle, bounds)
+        limited = {path: limit for path, limit in guard.limited.items() if Path(path) not in added}
+        return _Prepared(request, settle, bounds, limit_notes(command, limited))
 
     async def _adopted(
         self, line: str, running: RunningCommand, terminal: Terminal, raw: RawStream, settled: Settle, why: str
@@ -274,11 +270,14 @@ class RunCommand(BuiltIn):
 
 
 class _Prepared(msgspec.Struct, frozen=True):
-    """A command to start, what to call when it has ended, and the bounds of its sandbox, if it runs in one."""
+    """A command to start, what to call when it has ended, and, if it runs in the sandbox, its bounds there and notes on
+    the user's rules about what it names.
+    """
 
     request: Request
     settle: Settle
     bounds: CommandBounds | None = None
+    limits: Sequence[str] = ()
 
 
 def _reads(given: Mapping[str, object]) -> tuple[str, ...]:
