@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.resources import prompt_text, styles_folder
+from tui_agent.system.resources import prompt_text, styles_folder
 
 ROOT = Path(__file__).parent.parent
 BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", "tui_agent", "styles", "docs")
@@ -67,7 +67,7 @@ def test_the_wheel_finds_its_own_files(wheel: Path, tmp_path: Path) -> None:
     """The modules unpacked from the wheel, run away from the checkout, look inside themselves."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
-    code = "import tui_agent.resources as r; print(r.styles_folder())"
+    code = "import tui_agent.system.resources as r; print(r.styles_folder())"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert Path(done.stdout.strip()) == tmp_path / "tui_agent" / "styles"
 

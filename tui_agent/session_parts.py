@@ -34,12 +34,12 @@ from tui_agent.models.choice import (
     permission_mode,
 )
 from tui_agent.models.usage import UsageTracker
-from tui_agent.resources import prompt_text
 from tui_agent.settings import Settings
 from tui_agent.settings.brought import plugin_name
 from tui_agent.settings.trust import CLAUDE_FOLDER, PROJECT_FOLDER
 from tui_agent.storage.ledger import Ledger
 from tui_agent.system.regular import is_folder
+from tui_agent.system.resources import prompt_text
 from tui_agent.telemetry.telemetry import Telemetry, installed, problem, spans_for, wanted
 from tui_agent.tools.asking import AskUser, SubmitPlan
 from tui_agent.tools.base import Ask, Effect, Tool

@@ -5,7 +5,7 @@ from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Cleared, HeadMoved, Message, Summarized, tool_result
 from tui_agent.conversation.todo import TodoItem, TodoList, newest_todo
 from tui_agent.conversation.view import View
-from tui_agent.lenient import decoded
+from tui_agent.system.lenient import decoded
 
 
 def listed(talk: Talk, *items: str, failed: bool = False) -> int:

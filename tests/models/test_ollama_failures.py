@@ -12,7 +12,6 @@ from tests.models.test_every_provider import Waits
 from tests.servers.ollama import OllamaServer
 from tests.servers.script import Fault, FaultKind, Script, Step
 from tui_agent.conversation.blocks import Text
-from tui_agent.models.address import host_of, is_local
 from tui_agent.models.base import (
     AuthFailed,
     ConnectionLost,
@@ -32,6 +31,7 @@ from tui_agent.models.ollama.address import address_of, pulled_models
 from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
 from tui_agent.models.ollama.record import OLLAMA
 from tui_agent.models.retry import stream_with_retries
+from tui_agent.system.address import host_of, is_local
 
 NAME = "ollama:qwen3:8b"
 

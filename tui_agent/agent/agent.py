@@ -44,10 +44,9 @@ from tui_agent.context.stats import ContextStats
 from tui_agent.conversation.blocks import Image, ToolDefinition
 from tui_agent.conversation.entries import Custom, Message
 from tui_agent.conversation.profile import ModelProfile
-from tui_agent.models.base import Model, UnknownModel
+from tui_agent.models.base import Model, SharedModel, UnknownModel
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.choice import configured_model, named_model, small_model
-from tui_agent.models.shared import SharedModel
 from tui_agent.models.speed import Speed
 from tui_agent.settings import Settings
 from tui_agent.settings.writing import with_setting

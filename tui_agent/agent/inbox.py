@@ -25,11 +25,11 @@ import msgspec
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, Queued
 from tui_agent.conversation.tool_facts import TOOL_FACTS
-from tui_agent.lenient import decoded, decoded_file
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import log_file, read_entries, read_summary
 from tui_agent.storage.sessions import logs_of, stamp_of
 from tui_agent.system.durable import make_private_folder, write_file
+from tui_agent.system.lenient import decoded, decoded_file
 from tui_agent.text import counted, one_line
 from tui_agent.tools.gate.known_commands import Unknown, known
 from tui_agent.tools.gate.permissions import REFUSED_BECAUSE

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from tui_agent.lenient import decoded
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.sessions import SESSIONS_FOLDER
 from tui_agent.system.durable import make_private_folder, write_file
+from tui_agent.system.lenient import decoded
 from tui_agent.system.regular import read_bytes
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
 

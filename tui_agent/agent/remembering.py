@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tui_agent.agent.inbox import MOST_CHARS, MemoryProposals
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message
-from tui_agent.resources import prompt_text
+from tui_agent.system.resources import prompt_text
 from tui_agent.text import clean, one_line
 from tui_agent.tools.subtasks import SubtaskSpec
 

@@ -20,7 +20,6 @@ from tui_agent.context.cache_watch import SLACK_SHARE, SLACK_TOKENS, WORDING, Pa
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Checkpointed, ContextEntry, Message, Prefix, Summarized, model_call
 from tui_agent.conversation.profile import MILLION, Rates
-from tui_agent.lenient import decoded, decoded_file
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
@@ -28,6 +27,7 @@ from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import log_file, read_entries, read_summary
 from tui_agent.storage.sessions import stamped_logs
 from tui_agent.system.durable import write_file
+from tui_agent.system.lenient import decoded, decoded_file
 from tui_agent.text import compact_count, counted, money_text, one_line
 from tui_agent.tools.mcp.known import PREFIX
 

@@ -12,7 +12,7 @@ import msgspec
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModeChanged, Prefix
 from tui_agent.conversation.log import Log
-from tui_agent.lenient import decoded
+from tui_agent.system.lenient import decoded
 
 ASK: Final = "ask_user"
 PLAN: Final = "submit_plan"

@@ -13,7 +13,7 @@ from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.plan import PLAN
-from tui_agent.lenient import decoded
+from tui_agent.system.lenient import decoded
 
 TODO: Final = "todo"
 """The tool's name."""

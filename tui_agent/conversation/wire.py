@@ -8,8 +8,8 @@ from uuid import uuid4
 import msgspec
 
 from tui_agent.conversation.blocks import valid_text
-from tui_agent.lenient import decoded
 from tui_agent.regex import regex
+from tui_agent.system.lenient import decoded
 
 _NAME = regex(r"[a-zA-Z0-9_-]{1,128}")
 _UNNAMABLE = regex(r"[^a-zA-Z0-9_-]")

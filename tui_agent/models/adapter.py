@@ -40,10 +40,10 @@ from tui_agent.models.errors import (
     unreadable,
     wrong_server,
 )
+from tui_agent.models.learned import load_refused, save_refused
 from tui_agent.models.overflow import longest_answer_in
 from tui_agent.models.prices import look_up
 from tui_agent.models.provider import Provider
-from tui_agent.models.refused_reasoning import load_refused, save_refused
 
 Client = TypeVar("Client")
 AnyReply = TypeVar("AnyReply", bound="Reply")

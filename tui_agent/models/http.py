@@ -18,7 +18,6 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S
-from tui_agent.models.address import host_of, is_local
 from tui_agent.models.errors import (
     ErrorReply,
     ServerRefusedError,
@@ -27,6 +26,7 @@ from tui_agent.models.errors import (
     status_of,
 )
 from tui_agent.models.resets import seconds_to_reset
+from tui_agent.system.address import host_of, is_local
 from tui_agent.system.tls import tls
 
 if TYPE_CHECKING:

@@ -1,12 +1,18 @@
-"""What was learned of servers from their refusals, kept in files of the home folder for the next processes."""
+"""What was learned of servers from their refusals, kept in files of the home folder for the next processes.
+
+Such as reasoning whose signature a provider has refused: neither that request nor a later one can be sent with it, so
+digests of it are kept, by provider, address and model. The log keeps the reasoning itself; delete
+`refused-reasoning.json` to have it sent again.
+"""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from tui_agent.models.provider import Provider
 from tui_agent.settings.sources import home_folder
 from tui_agent.system.durable import make_private_folder, write_file
 
@@ -41,3 +47,24 @@ class Learned(msgspec.Struct, frozen=True):
     @property
     def _path(self) -> Path:
         return home_folder(os.environ) / self.name
+
+
+_REFUSED = Learned("refused-reasoning.json", most=50)
+MOST_KEPT = 5_000
+"""The most refusals remembered for a model; the oldest are forgotten first, and would be refused once more."""
+
+
+def load_refused(provider: Provider, model: str) -> frozenset[str]:
+    """The digests of what this provider, at its current address, has refused of a model. Reads a file."""
+    return frozenset(_REFUSED.of(_key(provider, model)))
+
+
+def save_refused(provider: Provider, model: str, refused: Iterable[str]) -> None:
+    """Add digests to a file."""
+    before = _REFUSED.of(_key(provider, model))
+    _REFUSED.keep(_key(provider, model), [*before, *sorted(set(refused) - set(before))][-MOST_KEPT:])
+
+
+def _key(provider: Provider, model: str) -> str:
+    address = next(filter(None, map(os.environ.get, provider.addresses)), "")
+    return f"{provider.id} {address} {model}"

@@ -22,7 +22,6 @@ from typing import IO, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from tui_agent.lenient import decoded
 from tui_agent.replay.billing import WRITING_SPEED
 from tui_agent.replay.forecast import error_of
 from tui_agent.replay.recorded import AS_RECORDED
@@ -33,6 +32,7 @@ from tui_agent.storage.recordings.compressed import SUFFIX, opened
 from tui_agent.storage.recordings.reading import FOLDERS, read_recording
 from tui_agent.storage.recordings.recording import UnreadableRecording
 from tui_agent.storage.sessions import find_session
+from tui_agent.system.lenient import decoded
 from tui_agent.tools.own_process import in_own_process
 from tui_agent.version import __version__
 

@@ -16,9 +16,9 @@ import msgspec
 
 from tui_agent.context.compaction.facts import count_mentions
 from tui_agent.conversation.blocks import Text
-from tui_agent.lenient import decoded
 from tui_agent.replay.billing import PromptPart
 from tui_agent.replay.script import RecordedMessage, Script, commands_of
+from tui_agent.system.lenient import decoded
 from tui_agent.text import clean
 
 About: TypeAlias = Literal["reported", "said", "concluded", "file", "command"]

@@ -15,7 +15,6 @@ from msgspec import structs
 
 from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Recorded, model_call, typed_in
 from tui_agent.conversation.log import Entries, Log, is_said
-from tui_agent.lenient import decoded
 from tui_agent.storage.database import (
     Database,
     Row,
@@ -34,6 +33,7 @@ from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.store import check_numbers
 from tui_agent.storage.trace import Trace
 from tui_agent.system.durable import make_private_folder, sync_folder, uncancelled
+from tui_agent.system.lenient import decoded
 
 LOG_NAME: Final = "checkpoints.sqlite"
 TITLE_LENGTH: Final = 80

@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, Lost, UnknownEntry, decode, encode
-from tui_agent.lenient import decoded
 from tui_agent.storage.database import Value
+from tui_agent.system.lenient import decoded
 from tui_agent.text import counted
 
 EntryRow: TypeAlias = tuple[Value, ...]

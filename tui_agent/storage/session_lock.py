@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from tui_agent.lenient import decoded_file
 from tui_agent.storage.errors import SessionBusy, explain_os_error
 from tui_agent.system.durable import PRIVATE_FILE
+from tui_agent.system.lenient import decoded_file
 from tui_agent.system.programs import is_running
 
 LOCK_NAME: Final = "lock"

@@ -14,7 +14,6 @@ import msgspec
 
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyEntry, Message
-from tui_agent.lenient import decoded_file
 from tui_agent.regex import regex
 from tui_agent.storage.artifacts import safe_name
 from tui_agent.storage.errors import Damaged, StorageError, explained
@@ -22,6 +21,7 @@ from tui_agent.storage.log import LOG_NAME, LogStore, log_file, read_damaged_sum
 from tui_agent.storage.session_lock import LOCK_NAME, SessionLock
 from tui_agent.storage.trace import TRACE_NAME, read_starting_folder
 from tui_agent.system.durable import PRIVATE_FOLDER, make_private_folder, sync_folder, threaded, write_file
+from tui_agent.system.lenient import decoded_file
 
 SESSIONS_FOLDER: Final = "sessions"
 INDEX_NAME: Final = "session-list.json"

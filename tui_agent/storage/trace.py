@@ -15,11 +15,11 @@ import msgspec
 
 from tui_agent.conversation import entries
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.lenient import decoded
 from tui_agent.storage.database import Database, Row, Schema, open_database, quarantine, reading
 from tui_agent.storage.errors import Damaged, StorageError, explained
 from tui_agent.storage.rows import Link
 from tui_agent.system.durable import uncancelled
+from tui_agent.system.lenient import decoded
 
 TRACE_NAME: Final = "trace.sqlite"
 BATCH_DELAY_S: Final = 0.25

@@ -14,7 +14,6 @@ import msgspec
 
 from tui_agent.conversation.entries import AnyEntry, Artifact, Lost, Message, Recorded, UnknownEntry, decode
 from tui_agent.conversation.file_changes import kept_contents
-from tui_agent.lenient import decoded
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.database import Row, reading, schema_problems
 from tui_agent.storage.errors import Damaged, StorageError
@@ -25,6 +24,7 @@ from tui_agent.storage.rows import HEAD_KEY, Link, beginning
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.sessions import files_folder
 from tui_agent.storage.trace import SCHEMA, TRACE_NAME, rows_of
+from tui_agent.system.lenient import decoded
 
 _PROBLEMS_SHOWN: Final = 20
 _EVENTS: Final = "SELECT seq, time, kind, body, entry, hash FROM events ORDER BY seq"

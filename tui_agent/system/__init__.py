@@ -1,1 +1,1 @@
-"""What the program asks of the operating system: durable files, folders of its own, other programs, certificates."""
+"""What the program asks of the machine: durable files, files of its own, other programs, certificates."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from typing_extensions import override
 
-from tui_agent.resources import prompt_text
+from tui_agent.system.resources import prompt_text
 from tui_agent.text import counted, money_text
 from tui_agent.tools.base import Access, Effect, Tool, ToolContext, ToolOutput, WorkspaceView
 from tui_agent.tools.built_in import BuiltIn

@@ -17,8 +17,8 @@ from typing_extensions import override
 
 from tui_agent.arguments import Arguments, ExitCode
 from tui_agent.crash_log import in_a_line, write_crash_log
-from tui_agent.resources import styles_folder
 from tui_agent.settings import Settings
+from tui_agent.system.resources import styles_folder
 from tui_agent.text import one_line, short_path
 from tui_agent.tui.actions import BY_ID
 from tui_agent.tui.cards.notice import Level, NoticeBlock, notice

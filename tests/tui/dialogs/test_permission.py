@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 from typing_extensions import override
 
 from tests.test_visible import hostile_texts
-from tui_agent.resources import styles_folder
+from tui_agent.system.resources import styles_folder
 from tui_agent.tools.base import Change, PermissionAnswer, PermissionQuestion, Preview
 from tui_agent.tools.diffs import unified
 from tui_agent.tui.dialogs.dialog import QUIET_S

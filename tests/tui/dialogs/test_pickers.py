@@ -8,7 +8,7 @@ from textual import events
 from textual.app import App
 from textual.widgets import Input, OptionList
 
-from tui_agent.resources import styles_folder
+from tui_agent.system.resources import styles_folder
 from tui_agent.tui.dialogs.pickers import ChoiceList, Option, PickerScreen, _without_stubs
 from tui_agent.tui.dialogs.questions import CHOOSE, LEAVE, NEW, busy_question, stop_question
 

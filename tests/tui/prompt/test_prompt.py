@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from textual.widgets import TextArea
 from typing_extensions import override
 
-from tui_agent.resources import styles_folder
+from tui_agent.system.resources import styles_folder
 from tui_agent.tui.keys import Keymap
 from tui_agent.tui.prompt.completion import Completion, CompletionItem
 from tui_agent.tui.prompt.history import PromptHistory

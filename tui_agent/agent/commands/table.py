@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_agent.agent.commands import branches, context, servers, session, worktree
 from tui_agent.agent.commands.command import AT_ONCE, Command, CommandReply, command_name, refused
-from tui_agent.resources import prompt_text
+from tui_agent.system.resources import prompt_text
 from tui_agent.text import sentence
 
 if TYPE_CHECKING:

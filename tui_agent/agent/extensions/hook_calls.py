@@ -9,8 +9,8 @@ import msgspec
 
 from tui_agent.agent.extensions.files import MOST_BYTES
 from tui_agent.agent.extensions.hook_files import Hook, PostAction, ServerToolAction
-from tui_agent.models.address import host_of, is_local
 from tui_agent.regex import regex
+from tui_agent.system.address import host_of, is_local
 from tui_agent.system.tls import tls
 from tui_agent.tools.base import ToolFailure
 

@@ -12,7 +12,7 @@ import msgspec
 
 from tui_agent.context.compaction.facts import without_listing
 from tui_agent.regex import regex
-from tui_agent.resources import prompt_text
+from tui_agent.system.resources import prompt_text
 
 SUMMARY_PREFIX: Final = "[Previous conversation summary]"
 RECORD_PREFIX: Final = "[Completed task]"

@@ -9,8 +9,8 @@ import os
 import re
 from typing import Literal, TypeAlias, get_args
 
-from tui_agent.models.address import host_of
 from tui_agent.models.learned import Learned
+from tui_agent.system.address import host_of
 
 Feature: TypeAlias = Literal[
     "betas", "binding", "display", "adaptive", "thinking", "hour", "caching", "parameter", "compaction"

@@ -19,13 +19,13 @@ from tui_agent.models.base import THIS_MACHINE, Completed, ConnectionLost, Local
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import ErrorReply, ServerRefusedError, WrongServerError, bad_address
 from tui_agent.models.http import HttpClient, read_error
-from tui_agent.models.measured import LastMeasured
 from tui_agent.models.ollama.address import address_of, names_in
 from tui_agent.models.ollama.errors import no_tools, not_pulled, not_running, overflow, refused
 from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
 from tui_agent.models.ollama.reply import OllamaReply
 from tui_agent.models.ollama.request import Encoded, OllamaEncoder, OllamaOptions
 from tui_agent.models.provider import Provider
+from tui_agent.models.token_bounds import LastMeasured
 
 INFO_TIMEOUT_S = 2.0
 IDLE_TIMEOUT_S = 1800.0

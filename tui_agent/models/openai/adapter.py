@@ -36,7 +36,6 @@ from tui_agent.models.errors import (
     too_long,
 )
 from tui_agent.models.http import HttpClient
-from tui_agent.models.measured import LastMeasured
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
 from tui_agent.models.openai.facts import ServerFacts, facts_in, facts_of_gateway, facts_of_props
@@ -47,7 +46,7 @@ from tui_agent.models.openai.tokens import counts_of
 from tui_agent.models.overflow import overflow_in
 from tui_agent.models.prices import prices_by_name
 from tui_agent.models.provider import Provider
-from tui_agent.models.token_bounds import PICTURE_TOKENS
+from tui_agent.models.token_bounds import PICTURE_TOKENS, LastMeasured
 
 LOCAL_IDLE_TIMEOUT_S = 1800.0
 """Loading a local model and reading a long prompt sends no bytes, and takes minutes without a GPU."""

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.conversation.profile import Tier
-from tui_agent.models.address import host_of, is_local
 from tui_agent.settings.schema import Endpoint
+from tui_agent.system.address import host_of, is_local
 
 Api: TypeAlias = Literal["chat", "responses"]
 Thoughts: TypeAlias = Literal["dropped", "content", "details"]

@@ -7,7 +7,7 @@ from typing import Final
 from typing_extensions import override
 
 from tui_agent.conversation.todo import TodoItem, TodoList
-from tui_agent.lenient import decoded
+from tui_agent.system.lenient import decoded
 from tui_agent.text import one_line
 from tui_agent.tui.cards.tool import BODY_INDENT, ToolBlock, ToolState
 from tui_agent.tui.painting.lines import Line, Run, fit, make_line, wrap
