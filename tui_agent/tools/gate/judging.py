@@ -83,10 +83,11 @@ def limit_on_reading(text: str, rules: Sequence[Rule], workspace: WorkspaceView)
         return None
     reach = LinePaths(workspace)
     for command in line.commands:
+        if command.texts[0] == "cd":
+            # Wherever that is: nothing is allowed here.
+            reach.folder = Path(os.path.realpath(os.path.join(reach.folder, *command.texts[1:2])))  # noqa: PTH118
+            continue
         try:
-            if command.texts[0] == "cd":
-                reach.move(command)
-                continue
             found = known(command.words)
             for path in reach.named((*found.paths, *found.texts)):
                 if rule := catching_path(rules, str(path), str(workspace.root)):

@@ -550,6 +550,8 @@ def _about(rules: Iterable[Rule], tool: str) -> tuple[Rule, ...]:
 
 
 def _caught(rules: tuple[Rule, ...], access: Access, workspace: WorkspaceView) -> Rule | None:
+    if not rules:
+        return None
     if access.effect == "run":
         return catching_line(rules, access.target)
     return catching(rules, access, workspace)
