@@ -152,7 +152,12 @@ async def test_in_everything_the_agent_tells(app: TuiAgent, name: str) -> None:
         await everywhere(app, pilot)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+QUICK = ("sequences", "unseen", "combining", "wide", "long")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.soak) for name in HOSTILE]
+)
 async def test_in_lists_and_questions(app: TuiAgent, name: str) -> None:
     text = HOSTILE[name]
     question = PermissionQuestion("1", text, text, (), Preview(title=text, text=text), text, (text,))

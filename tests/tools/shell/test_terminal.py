@@ -270,7 +270,13 @@ UNITS = {
 }
 
 
-@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
+QUICK = ("colours", "progress", "C0", "deletions", "string without end", "into scrollback")
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [pytest.param(unit, id=name, marks=() if name in QUICK else pytest.mark.soak) for name, unit in UNITS.items()],
+)
 def test_large_streams_take_bounded_work_and_memory(unit: bytes) -> None:
     """The time is printed; what would take longest is left out in the middle."""
     terminal, started, most = Terminal(), time.process_time(), 0

@@ -40,8 +40,18 @@ def replace_id(info: SessionInfo) -> SessionInfo:
     return SessionInfo(id="20261122-000000-aaaa", folder=Path("/x"), title="plain", cwd="/plain", messages=3)
 
 
+def in_the_quick_run(place: int) -> list[object]:
+    """All texts: every second one in the quick run, the others in the soak. Each is in one of two tests of the quick
+    run, and in `test_in_everything_the_agent_tells`.
+    """
+    return [
+        name if number % 2 == place else pytest.param(name, marks=pytest.mark.soak)
+        for number, name in enumerate(HOSTILE)
+    ]
+
+
 def first_size(name: str) -> tuple[int, int]:
-    return SIZES[0] if list(HOSTILE).index(name) % 2 else SIZES[2]
+    return SIZES[0] if list(HOSTILE).index(name) % 4 < 2 else SIZES[2]
 
 
 async def at_another_size(app: TuiAgent, pilot: Pilot[object]) -> None:
@@ -51,7 +61,7 @@ async def at_another_size(app: TuiAgent, pilot: Pilot[object]) -> None:
     check(app)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", in_the_quick_run(0))
 async def test_in_dialogs_and_completions(app: TuiAgent, name: str) -> None:
     text = HOSTILE[name][:30_000]
     async with app.run_test(size=first_size(name)) as pilot:
@@ -73,7 +83,7 @@ async def test_in_dialogs_and_completions(app: TuiAgent, name: str) -> None:
         await at_another_size(app, pilot)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", in_the_quick_run(1))
 async def test_in_the_context_panel_and_after_a_restart(app: TuiAgent, name: str) -> None:
     text = valid_text(HOSTILE[name])
     arguments = json.dumps({"path": text, text: text})

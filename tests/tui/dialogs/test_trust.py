@@ -55,7 +55,9 @@ def test_every_command_line_and_setting_is_told(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40), (60, 12)])
+@pytest.mark.parametrize(
+    "size", [(60, 12), (120, 40), *(pytest.param(size, marks=pytest.mark.soak) for size in ((60, 20), (80, 24)))]
+)
 async def test_yes_counts_only_once_the_end_was_in_view(arguments: Arguments, size: tuple[int, int]) -> None:
     bring(arguments.folder)
     app = TuiAgent(arguments._replace(ask_trust=True), OFFLINE)
