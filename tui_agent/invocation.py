@@ -134,7 +134,7 @@ def check_model(arguments: Arguments, settings: "Settings") -> None:
     """Raises UsageError if a new session would be led by a small model and the settings refuse that."""
     if settings.safety.small_tier_parent != "refuse" or arguments.continue_last or arguments.resume is not None:
         return
-    from tui_agent.models.base import ModelError
+    from tui_agent.models.base import ModelError, UnknownModel
     from tui_agent.models.catalogue import catalogue_of
     from tui_agent.models.choice import SmallTierRefused, check_parent, model_name, tier_table
 
@@ -143,6 +143,8 @@ def check_model(arguments: Arguments, settings: "Settings") -> None:
         check_parent(settings, profile, yolo=arguments.yolo)
     except SmallTierRefused as refused:
         raise UsageError(f"{refused.message} {refused.hint}") from None
+    except UnknownModel:
+        return  # opening the session asks which is meant
     except ModelError as error:
         raise UsageError(error.message) from None
 

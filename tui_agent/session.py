@@ -39,13 +39,14 @@ from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.entries import FilesChanged, FilesKept
 from tui_agent.conversation.file_changes import kept_contents
 from tui_agent.conversation.log import Entries
-from tui_agent.models.base import ModelError
+from tui_agent.models.base import Model, ModelError, SeveralModels
 from tui_agent.models.choice import (
     SmallTierRefused,
     check_names,
     check_parent,
     compaction_threshold,
     configured_model,
+    meant_model,
     model_name,
 )
 from tui_agent.session_parts import (
@@ -186,6 +187,10 @@ async def open_session(
         raise SessionError(str(error)) from error
     except SmallTierRefused as refused:
         raise SessionRefused(refused.message, refused.hint) from refused
+    except SeveralModels as error:
+        raise SessionError(
+            error.message, "Name one of them; with its provider in front, a name is used as it is."
+        ) from error
     except ModelError as error:
         raise SessionError(error.message, "`tui-agent --help` shows the forms a model's name can take.") from error
 
@@ -238,6 +243,12 @@ async def _with_window(settings: Settings, store: LogStore) -> Settings:
     return with_setting(settings, WINDOW, known, "the session") if known else settings
 
 
+def _main_model(settings: Settings, conversation: str) -> Model:
+    """The session's model; the user may have named it by a part of its name. Raises `UnknownModel`."""
+    name = model_name(settings, conversation)
+    return configured_model(settings, meant_model(settings, name) if name == settings.model.id else name)
+
+
 async def _open(
     settings: Settings,
     arguments: Arguments,
@@ -276,7 +287,7 @@ async def _open(
     presence = Presence(home, name, ask)
     ask = presence.ask
     entries = view.log.entries()
-    model = await asyncio.to_thread(configured_model, settings, model_name(settings, view.model))
+    model = await asyncio.to_thread(_main_model, settings, view.model)
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
     readable = (*await asyncio.to_thread(skill_roots, knowledge.skills), knowledge.notes.folder)
     workspace = await asyncio.to_thread(

@@ -24,6 +24,7 @@ def program(tmp_path: Path) -> Program:
     ("arguments", "said"),
     [
         (("--model", "claud-opus"), 'no model "claud-opus"'),
+        (("--model", "gemini-3"), "several models: gemini-3.8-flash, gemini-3"),
         (("--model", "claude-opus-5-5"), "set ANTHROPIC_API_KEY"),
         (("--model", "gemini-3.8-flash"), "set GEMINI_API_KEY"),
         (("--ask", "sometimes"), "--ask"),

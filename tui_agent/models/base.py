@@ -276,3 +276,11 @@ class UnknownModel(ModelError):
     """There is no model with this name."""
 
     kind = "unknown_model"
+
+
+class SeveralModels(UnknownModel):
+    """A part of a name is that of several models. `names`: theirs, with their providers."""
+
+    def __init__(self, message: str, names: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.names = names

@@ -86,6 +86,11 @@ class Catalogue:
         """The providers that need a key, which the user may have to enter."""
         return [provider for provider in self.providers if provider.keys and provider.needs_key]
 
+    def has_key(self, provider: str) -> bool:
+        """Whether a key for this provider is at hand."""
+        found = self.provider_named(provider)
+        return found is not None and not _without_key(found)
+
     def resolve(self, name: str) -> ModelName:
         """Resolve ``claude-…``, ``gemini-…``, ``provider:id``, ``provider/id``, ``offline`` or a word such as ``opus``.
 

@@ -4,14 +4,18 @@ The user declares a task class; it is never guessed. A model or mode set in any 
 Small models work well in subtasks, but as the main model of a long session they go in circles and stall.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.profile import Tier as ModelTier
-from tui_agent.models.base import LocalModels, Model, UnknownModel
+from tui_agent.models.base import LocalModels, Model, SeveralModels, UnknownModel
 from tui_agent.models.catalogue import OFFLINE, catalogue_of
+from tui_agent.models.errors import plain
 from tui_agent.settings import PermissionMode, Settings, TaskClass, Tier, TierModels
 
 TIERS: Sequence[Tier] = ("frontier", "mid", "small")
@@ -19,6 +23,10 @@ FAMILIES: Mapping[str, Tier] = {"opus": "frontier", "sonnet": "mid", "haiku": "s
 """Tiers by the names that files written for Claude Code use, and by our own."""
 DEFAULT_TIER: Tier = "mid"
 """The tier of the model if no task class names one."""
+GENERATIONS: Final = 2
+"""Generations of models in each tier that count as new; older ones are found by searching."""
+MAX_NAMED: Final = 8
+"""The most models that are named where several are meant."""
 
 
 def task_class(settings: Settings) -> TaskClass | None:
@@ -59,6 +67,72 @@ def model_name(settings: Settings, conversation: str = "", missing: Callable[[st
         if name and missing(name) is None:
             return name
     return OFFLINE
+
+
+def meant_model(settings: Settings, typed: str) -> str:
+    """The model that the user means by a name or by a part that only one model's name has.
+
+    A name with its provider in front, and one that no known name contains, is what it says: it may be newer than this
+    program. Of the same model at several providers, the first with a key is meant. May import the price catalogue and
+    ask local servers: call it in a thread. Raises `SeveralModels`, `UnknownModel`.
+    """
+    catalogue, word = catalogue_of(settings), typed.strip().lower()
+    found = unknown = None
+    try:
+        found = catalogue.resolve(typed)
+    except UnknownModel as error:
+        if not word:
+            raise
+        unknown = error
+    if found is not None:
+        name = typed if found.id in typed else str(found)
+        provider = catalogue.provider_of(name)
+        suggested = (provider.models.frontier, provider.models.mid, provider.models.small, *provider.suggested)
+        if found.id.lower() != word or provider.id == OFFLINE or {found.id, str(found)} & set(suggested):
+            return name
+        if any(map(os.environ.get, provider.addresses)):
+            return name  # another server at the provider's address has models of its own
+        from tui_agent.models.prices import listed_models
+
+        listed = listed_models(provider)
+        if found.id in listed or not any(word in each.lower() for each in listed):
+            return name
+    alike = _alike(settings, word, found.provider if found is not None else "")
+    if unknown is not None and not alike:
+        raise unknown
+    if len(alike) == 1:
+        return alike[0]
+    shown = ", ".join(map(catalogue.short_name, alike[:MAX_NAMED]))
+    more = f" and {len(alike) - MAX_NAMED} more" if len(alike) > MAX_NAMED else ""
+    raise SeveralModels(f'"{plain(typed)[:80]}" is a part of the names of several models: {shown}{more}.', alike)
+
+
+def _alike(settings: Settings, word: str, provider: str) -> tuple[str, ...]:
+    """The models with `word` in their names, of this provider if there is one: the new ones of each provider that has
+    such, and those that can be asked if any can.
+    """
+    catalogue = catalogue_of(settings)
+    known = [each for each in catalogue.known_models(local=local_models(settings)) if each.provider != OFFLINE]
+    alike = [each for each in known if word in each.name.lower() and provider in ("", each.provider)]
+    new = set(newest(known))
+    renewed = {each.provider for each in alike if each.name in new}
+    alike = [each for each in alike if each.name in new or each.provider not in renewed]
+    at_hand = [each for each in alike if each.local or catalogue.has_key(each.provider)]
+    first: dict[str, str] = {}
+    for each in at_hand or alike:
+        first.setdefault(each.id, each.name)
+    return tuple(first.values())
+
+
+def newest(models: Iterable[ModelProfile]) -> Iterator[str]:
+    """The names of each provider's and tier's newest generations, and those of unknown generation; `models` has the
+    newest of a provider first.
+    """
+    seen: Counter[tuple[str, ModelTier]] = Counter()
+    for each in models:
+        seen[each.provider, each.tier] += 1
+        if seen[each.provider, each.tier] <= GENERATIONS or each.prices is None or not each.prices.input:
+            yield each.name
 
 
 def default_model(settings: Settings, provider: str) -> str:

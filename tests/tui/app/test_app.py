@@ -341,6 +341,20 @@ async def test_an_unknown_model_leads_to_the_list_of_models_with_the_reason(argu
         assert "could not be opened" not in said(app)
 
 
+@pytest.mark.parametrize(("key", "begins"), [("enter", "gemini-3"), ("escape", "offline")])
+async def test_a_part_of_several_names_leads_to_a_list_of_these(arguments: Arguments, key: str, begins: str) -> None:
+    app = TuiAgent(arguments, Settings(model=ModelSettings(id="gemini-3")))
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen) and app.screen.stands)
+        assert "several models" in str(app.screen.query_one(".dialog-text", Static).content)
+        shown = [str(label.content) for label in app.screen.query(Static)]
+        assert not any("claude" in text for text in shown)
+        await pilot.press(key)
+        await opened(app, pilot)
+        assert app.status.status.model.removeprefix("gemini:").startswith(begins)
+        assert app.status.status.model != "gemini:gemini-3"
+
+
 async def test_without_a_key_the_welcome_says_how_to_set_one(arguments: Arguments) -> None:
     app = TuiAgent(arguments, Settings())
     async with app.run_test() as pilot:

@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +13,7 @@ from tui_agent.tui.prompt.completion import CompletionItem
 from tui_agent.tui.wording import model_label
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from tui_agent.agent.agent import Agent
     from tui_agent.conversation.profile import ModelProfile
@@ -32,8 +30,6 @@ BAR_CELLS: Final = 8
 TITLE: Final = "Model: $ per million tokens in / out, window"
 MAX_MODEL: Final = 30
 """Characters of a model's name, so that the text after it fits a screen of 80 columns."""
-GENERATIONS: Final = 2
-"""Generations of models shown in each tier; older ones are found by searching."""
 
 
 async def choose_model(host: Host, argument: str) -> None:
@@ -78,42 +74,39 @@ async def choose_model(host: Host, argument: str) -> None:
 
 
 async def _wanted(host: Host, agent: "Agent", typed: str) -> str | None:
-    """The model that the user typed or picks; None if they cancelled.
+    """The model that the user typed or picks; None if they cancelled. Raises `UnknownModel`."""
+    from tui_agent.models.base import SeveralModels
+    from tui_agent.models.choice import meant_model
 
-    A part of a name such as ``opus`` is enough; of several that are not suggested, the user picks one. Raises
-    `UnknownModel`.
+    settings, present = agent.settings, agent.profile.name
+    if not typed:
+        return await host.pick(TITLE, await asyncio.to_thread(model_options, present, settings), present, search=True)
+    try:
+        return await asyncio.to_thread(meant_model, settings, typed)
+    except SeveralModels as several:
+        return await pick_of(host, settings, present, typed, several.names)
+
+
+async def pick_of(
+    host: Host, settings: "Settings", present: str, typed: str, names: "Sequence[str]", text: str = ""
+) -> str | None:
+    """The one of the models `names` that the user picks, or what they typed, if that can be a name: it may be newer
+    than this program. None if they cancelled.
     """
     from msgspec.structs import replace
 
     from tui_agent.models.base import UnknownModel
     from tui_agent.models.catalogue import catalogue_of
-    from tui_agent.models.prices import listed_models
     from tui_agent.tui.dialogs.pickers import Option
 
-    catalogue, present = catalogue_of(agent.settings), agent.profile.name
-    name, unknown = "", None
-    if typed:
-        try:
-            found = catalogue.resolve(typed)
-        except UnknownModel as error:
-            unknown = error
-        else:
-            name = typed if found.id in typed else str(found)
-            listed = await asyncio.to_thread(listed_models, catalogue.provider_of(name))
-            if found.id in listed or not any(typed.lower() in each for each in listed):
-                return name
-    options = await asyncio.to_thread(model_options, present, agent.settings)
-    if not typed:
-        return await host.pick(TITLE, options, present, search=True)
-    alike = [option for option in options if typed.lower() in option.value.lower()]
-    if unknown is not None and not alike:
-        raise unknown
-    current = [replace(option, folded=False) for option in alike if not option.folded] or alike
-    if len(current) == 1 and not name:
-        return current[0].value
-    # What was written may be newer than this program, or only the beginning of several names.
-    own = [Option(name, name, "as you wrote it")] if name else []
-    return await host.pick(TITLE, [*current, *own], "", search=True)
+    options = await asyncio.to_thread(model_options, present, settings)
+    alike = [replace(option, folded=False) for option in options if option.value in names]
+    try:
+        written = str(catalogue_of(settings).resolve(typed))
+        alike.append(Option(written, written, "as you wrote it"))
+    except UnknownModel:
+        pass
+    return await host.pick(TITLE, alike, "", text=text, search=True)
 
 
 def _turn_runs(agent: "Agent") -> bool:
@@ -233,7 +226,7 @@ def model_options(current: str, settings: "Settings") -> "tuple[Option, ...]":
     price catalogue and asks local servers: call it in a thread.
     """
     from tui_agent.models.catalogue import catalogue_of
-    from tui_agent.models.choice import local_models
+    from tui_agent.models.choice import local_models, newest
     from tui_agent.tui.dialogs.pickers import Option
 
     catalogue = catalogue_of(settings)
@@ -254,7 +247,7 @@ def model_options(current: str, settings: "Settings") -> "tuple[Option, ...]":
     # Local models come first: they work without a key, and would be hard to find below a hundred others.
     by_provider.sort(key=lambda served: not any(each.local for each in served[1]))
     for provider, served in by_provider:
-        newer = set(_newest(served))
+        newer = set(newest(served))
         served.sort(key=lambda each: (each.name not in newer, each.prices.input if each.prices else 0.0))
         if served:
             options.append(Option("", provider.label, heading=True))
@@ -289,15 +282,6 @@ class ModelChoices:
             CompletionItem(short_name(option.value), option.label, option.description) for option in named
         )
         host.entry.prompt.offer_anew()
-
-
-def _newest(served: "Iterable[ModelProfile]") -> "Iterator[str]":
-    """The models of each tier's newest generations, and those of unknown generation; newest first."""
-    seen: Counter[str] = Counter()
-    for profile in served:
-        seen[profile.tier] += 1
-        if seen[profile.tier] <= GENERATIONS or profile.prices is None or not profile.prices.input:
-            yield profile.name
 
 
 def _model_facts(profile: "ModelProfile", catalogue: "Catalogue") -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tui_agent.agent.agent import Agent
+    from tui_agent.models.base import UnknownModel
     from tui_agent.session import Session
     from tui_agent.storage.sessions import SessionInfo
     from tui_agent.tools.base import Ask
@@ -370,7 +371,7 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
             if isinstance(error.__cause__, SessionBusy):
                 wanted = await host.question(busy_question(error.message))
             if isinstance(error.__cause__, UnknownModel):
-                with_model = await _with_another_model(settings, host, error.message)
+                with_model = await _with_another_model(settings, host, error.__cause__)
                 if with_model is not None:
                     settings = with_model
                     continue
@@ -380,23 +381,28 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
             arguments = arguments._replace(resume="" if wanted == CHOOSE else None, continue_last=False, fork=False)
 
 
-async def _with_another_model(settings: Settings, host: Host, problem: str) -> Settings | None:
-    """The settings with a model that the user picks in place of an unknown one: the offline one, if they pick none.
-    None: another setting names the unknown model.
+async def _with_another_model(settings: Settings, host: Host, problem: "UnknownModel") -> Settings | None:
+    """The settings with a model that the user picks in place of an unknown one, or of a part of several names: the
+    offline one, if they pick none. None: another setting names the unknown model.
     """
-    from tui_agent.models.base import UnknownModel
+    from tui_agent.models.base import SeveralModels
+    from tui_agent.models.base import UnknownModel as Unknown
     from tui_agent.models.catalogue import OFFLINE, catalogue_of
     from tui_agent.settings.writing import with_setting
-    from tui_agent.tui.commands.models import TITLE, model_options
+    from tui_agent.tui.commands.models import TITLE, model_options, pick_of
 
+    text = f"{problem.message} Esc begins with the offline one."
+    if isinstance(problem, SeveralModels):
+        name = await pick_of(host, settings, OFFLINE, settings.model.id, problem.names, text)
+        return with_setting(settings, "model.id", name or OFFLINE, "the list of models")
     try:
         if settings.model.id:
             catalogue_of(settings).resolve(settings.model.id)
         return None
-    except UnknownModel:
+    except Unknown:
         pass
     options = await asyncio.to_thread(model_options, OFFLINE, settings)
-    name = await host.pick(TITLE, options, OFFLINE, text=f"{problem} Esc begins with the offline one.", search=True)
+    name = await host.pick(TITLE, options, OFFLINE, text=text, search=True)
     return with_setting(settings, "model.id", name or OFFLINE, "the list of models")
 
 
