@@ -122,6 +122,7 @@ async def test_a_large_output_is_shortened_and_kept_on_disk(tmp_path: Path) -> N
         assert isinstance(finished, events.ToolFinished)
         assert finished.artifact
         assert len(finished.text) < finished.size
+        assert finished.outcome.line_count == 60_001  # also the oldest, of which only the raw output is kept
         (item,) = session.agent.context.items()
         assert (item.seq, item.state) == (finished.seq, "preview")
 

@@ -172,6 +172,7 @@ async def test_very_long_output_keeps_its_end_and_the_raw_start(context: Context
     assert f"the first 5,000 bytes of the raw output are in {raw}" in lines[0]
     assert lines[-2] == "100000"
     assert len(answer.text) < 1400
+    assert answer.outcome.line_count == 100_001  # with the note on how it ended
     assert raw.stat().st_size == 5000
 
 

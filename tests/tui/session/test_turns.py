@@ -197,17 +197,18 @@ async def test_an_interruption_closes_everything(screen: Screen) -> None:
 
 
 @pytest.mark.parametrize(
-    ("retryable", "hint", "shown"),
+    ("kind", "retryable", "hint", "shown"),
     [
-        (False, "Set the key.", "Set the key."),
-        (True, "Check the connection.", "Check the connection. r and Enter sends it again."),
-        (False, "", "Everything up to here is kept. r and Enter sends it again."),
+        ("auth", False, "Set the key.", "Set the key. r and Enter then sends it again."),
+        ("hook", False, "Look at it.", "Look at it."),
+        ("connection", True, "Check the connection.", "Check the connection. r and Enter sends it again."),
+        ("model_error", False, "", "Everything up to here is kept. r and Enter sends it again."),
     ],
 )
 async def test_a_failure_says_what_happened_and_what_to_do(
-    screen: Screen, retryable: bool, hint: str, shown: str
+    screen: Screen, kind: str, retryable: bool, hint: str, shown: str
 ) -> None:
-    failed = events.TurnFailed(kind="auth", message="The key is wrong.", retryable=retryable, hint=hint)
+    failed = events.TurnFailed(kind=kind, message="The key is wrong.", retryable=retryable, hint=hint)
     (notice,) = screen.show(failed, finished("error"))
     assert isinstance(notice, NoticeBlock)
     assert (notice.level, notice.text, notice.hint) == (Level.ERROR, "The key is wrong.", shown)

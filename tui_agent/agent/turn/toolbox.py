@@ -473,7 +473,8 @@ class Toolbox(msgspec.Struct, eq=False):
             return _Fitted(raw, output.outcome)
         artifact = await self._texts.save(call.id, raw, evicted=isinstance(shortened, Evicted))
         shown = await asyncio.to_thread(shortened.text, artifact.path) if long else shortened.text(artifact.path)
-        outcome = msgspec.structs.replace(output.outcome, line_count=raw.count("\n") + (not raw.endswith("\n")))
+        lines = raw.count("\n") + (not raw.endswith("\n"))
+        outcome = msgspec.structs.replace(output.outcome, line_count=max(lines, output.outcome.line_count))
         if isinstance(shortened, Cut):
             outcome = outcome.with_notes(1) if shortened.tail else msgspec.structs.replace(outcome, notes=1)
         return _Fitted(shown, outcome, artifact)

@@ -113,6 +113,7 @@ def answer(
     This may take 0.3 s for a very long stream: call it off the event loop.
     """
     output = terminal.text().rstrip("\n")
+    printed = terminal.dropped_lines + output.count("\n") + 1
     if terminal.dropped_bytes:
         lines = counted(terminal.dropped_lines, "line")
         lost = f"[{terminal.dropped_bytes:,} bytes ({lines}) of earlier output are not shown"
@@ -120,6 +121,8 @@ def answer(
     if raw.failure:
         notes = [*notes, f"[the raw output could not be stored: {raw.failure}]"]
     noted = "\n".join(notes)
+    if terminal.dropped_bytes:
+        outcome = replace(outcome, line_count=printed + noted.count("\n") + 1)
     return ToolOutput(
         stream=True,
         text=f"{output or nothing}\n{noted}",

@@ -197,7 +197,7 @@ class ToolBlock(Card, eq=False, kw_only=True):
             # Use known sizes, so that opening all cards of a long conversation reads no text.
             if collapsed:
                 return 1 + min(PREVIEW_LINES, self.size.lines)
-            return 1 + estimate_lines(self.length, self.size.lines - 1, width)
+            return 1 + estimate_lines(self.length, min(self.size.lines, self.length) - 1, width)
         if collapsed:
             return 1 + self.preview_height()
         body = self.diff or self.result or self.tail

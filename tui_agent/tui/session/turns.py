@@ -216,7 +216,10 @@ class TurnView:
                 self._settle(ToolState.INTERRUPTED)
                 self.failed = True
                 kept = event.hint or "Everything up to here is kept."
-                kept += f" {AGAIN} and Enter sends it again." * (event.retryable or not event.hint)
+                if event.retryable or not event.hint:
+                    kept += f" {AGAIN} and Enter sends it again."
+                elif event.kind in _MENDABLE:
+                    kept += f" {AGAIN} and Enter then sends it again."
                 title = "The goal has ended" if event.kind in _GOAL_ENDS else "The turn stopped"
                 self._transcript.add_notice(Level.ERROR, title, event.message, kept)
             case events.TurnFinished():
@@ -462,6 +465,8 @@ _CHANGES: Final = (
 )
 """Events that change the context."""
 
+_MENDABLE: Final = frozenset(("auth", "context_overflow", "invalid_request", "unknown_model"))
+"""Kinds of errors after which the same message may succeed once the user has done what the hint says."""
 _GOAL_ENDS: Final = ("goal", "goal_cost")
 _STEPS_RUNNING: Final = {
     "summary": "summarising older turns",
