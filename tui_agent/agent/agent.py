@@ -426,6 +426,10 @@ class Agent:
             self.offered.servers.begin_learning()
         return await self._active.connect()
 
+    async def look_up_model(self) -> None:
+        """Until the provider has been asked, go by what the catalogue on disk knows of the model. Reads files."""
+        await self._active.look_up()
+
     async def swap_model(self, model: Model | str) -> None:
         """Switch to another model, by name or as a `Model`, from the next call on.
 

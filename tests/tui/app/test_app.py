@@ -407,6 +407,13 @@ async def test_a_part_of_a_models_name_is_enough(arguments: Arguments) -> None:
         await until(pilot, lambda: "There is no key for anthropic:claude-haiku-" in said(app))
 
 
+async def test_without_a_key_the_window_is_that_of_the_catalogue(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings(model=ModelSettings(id="claude-sonnet-5-5")))
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: "There is no key for anthropic:claude-sonnet-5-5" in said(app))
+        assert app.status.status.window == 1_000_000
+
+
 async def test_the_model_picker_keeps_a_model_without_a_key(arguments: Arguments) -> None:
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test() as pilot:

@@ -304,6 +304,8 @@ class SessionApp(Host):
         from tui_agent.tui.commands.switching import learn_model
 
         try:
+            await agent.look_up_model()
+            self._show_agent(agent)  # the provider may take seconds, and without a key it is not asked
             await learn_model(agent, self)
         finally:
             self.ready()
