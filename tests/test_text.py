@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len, get_character_cell_size
 
-from tui_agent.text import StreamCleaner, call_summary, clean, displayed, money_text, one_line, printable
+from tui_agent.text import StreamCleaner, call_summary, clean, displayed, money_text, one_line, percent_text, printable
 
 _HOSTILE = st.text(
     st.sampled_from(
@@ -141,3 +141,10 @@ def test_amounts(usd: float | None, shown: str) -> None:
 def test_a_shown_amount_is_the_amount_within_a_twentieth(usd: float) -> None:
     shown = float(money_text(usd).lstrip("$").replace(",", ""))
     assert abs(shown - usd) <= max(0.00005, 0.05 * usd)
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [(0, "0%"), (0.0004, "<1%"), (0.0099, "<1%"), (0.01, "1%"), (0.126, "13%"), (1.2, "120%")]
+)
+def test_a_share_that_is_there_is_never_nothing(share: float, said: str) -> None:
+    assert percent_text(share) == said

@@ -281,6 +281,11 @@ def compact_count(count: int) -> str:
     return f"{count / 1_000_000:.1f}M"
 
 
+def percent_text(share: float) -> str:
+    """A share in whole percent; one above 0 and below 1% is ``<1%``."""
+    return "<1%" if 0 < share < 0.01 else f"{100 * share:.0f}%"
+
+
 def money_text(usd: float | None) -> str:
     """USD with as many decimals as are significant: ``$0``, ``$0.0042``, ``$0.104``, ``$3.46``; None: ``$?``."""
     if usd is None:

@@ -9,7 +9,7 @@ from tui_agent.agent.history.calls import CallRecord, ViewAtCall
 from tui_agent.context.forecast import sentence
 from tui_agent.context.stats import LABELS, Activity, ContextStats, ModelUse, ServerUse
 from tui_agent.conversation.sizes import CATEGORIES, Category
-from tui_agent.text import clock_text, counted, money_text, one_line, spoken_time
+from tui_agent.text import clock_text, counted, money_text, one_line, percent_text, spoken_time
 
 INEXACT: Final = "An earlier version sent this request: its messages may have differed in form."
 ELSEWHERE: Final = "Another program made this call: this is what it recorded of it, not the request as it was sent."
@@ -42,7 +42,7 @@ def text(stats: ContextStats, now: float) -> str:
 def _window(stats: ContextStats) -> list[str]:
     about = "" if stats.measured else "~"
     if stats.window:
-        size = f"Context: {about}{stats.tokens:,} of {stats.window:,} tokens ({stats.percent:.0f}%), "
+        size = f"Context: {about}{stats.tokens:,} of {stats.window:,} tokens ({percent_text(stats.percent / 100)}), "
     else:
         size = f"Context: {about}{stats.tokens:,} tokens, window unknown, "
     headline = size + _clipped_inside(one_line(stats.model), WIDTH - len(size))
@@ -70,13 +70,13 @@ def _categories(stats: ContextStats) -> list[str]:
 
 
 def _share(label: str, tokens: int, whole: int) -> str:
-    return f"  {label:<18}{tokens:>10,}  {100 * tokens / max(1, whole):>3.0f}%"
+    return f"  {label:<18}{tokens:>10,}  {percent_text(tokens / max(1, whole)):>4}"
 
 
 def _thresholds(stats: ContextStats) -> list[str]:
     lines = ["Thresholds:"]
     for mark in stats.marks:
-        share = f"{100 * mark.tokens / stats.window:>3.0f}%" if stats.window else "    "
+        share = f"{percent_text(mark.tokens / stats.window):>4}" if stats.window else "    "
         where = f"{mark.tokens:>10,}  {share}"
         if mark.messages:
             where = f"{mark.messages:>10,} messages"

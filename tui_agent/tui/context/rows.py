@@ -20,7 +20,17 @@ from tui_agent.conversation.items import Item, place_of
 from tui_agent.conversation.sizes import CATEGORIES, Category, size_of_text
 from tui_agent.conversation.states import ItemState
 from tui_agent.conversation.tool_facts import facts_of
-from tui_agent.text import clean, clock_text, compact_count, counted, displayed, money_text, one_line, spoken_time
+from tui_agent.text import (
+    clean,
+    clock_text,
+    compact_count,
+    counted,
+    displayed,
+    money_text,
+    one_line,
+    percent_text,
+    spoken_time,
+)
 from tui_agent.tui.context.drawing import Bar, bar_line, category_sign, course_lines, ticks_line
 from tui_agent.tui.dialogs.row_list import ListRow, Rows
 from tui_agent.tui.painting.lines import Line, Run, breaks, fit, make_line
@@ -198,7 +208,7 @@ def _window(seen: Overview) -> Iterator[ListRow]:
         marks=stats.marks,
     )
     of = f" of {stats.window:,}" if stats.window else ", window unknown"
-    share = f"  {stats.percent:.0f}%" if stats.window else ""
+    share = f"  {percent_text(stats.percent / 100)}" if stats.window else ""
     yield plain_row(("  Context", "heading"), (f"  {about}{stats.tokens:,}{of}", "base"), (share, "muted"))
     if stats.window:
         yield ListRow(partial(bar_line, bar))
@@ -227,7 +237,7 @@ def share_rows(categories: Mapping[Category, int], whole: int) -> Iterator[ListR
 
 
 def _percent(tokens: int, whole: int) -> str:
-    return f"{100 * tokens / max(1, whole):.0f}%"
+    return percent_text(tokens / max(1, whole))
 
 
 def _fixed(stats: ContextStats) -> int:

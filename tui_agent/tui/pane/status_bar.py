@@ -13,7 +13,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 from typing_extensions import Unpack, override
 
-from tui_agent.text import compact_count, counted, money_text, one_line
+from tui_agent.text import compact_count, counted, money_text, one_line, percent_text
 from tui_agent.tui.painting.beat import SPIN_BEATS, spinner, until_beat
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
 from tui_agent.tui.painting.lines import fit
@@ -25,8 +25,6 @@ GAUGE: Final = (
     "done: clearing takes old tool results out, compaction summarises older turns. F2 shows all of it, with its price."
 )
 """Explains the gauge, in the help and in its tooltip."""
-MIN_SHARE_SHOWN: Final = 0.01
-"""Below this share of the window the gauge shows no token figures."""
 GAUGE_CELLS: Final = 10
 GAP: Final = 2
 """Cells between two pieces of the line."""
@@ -286,8 +284,8 @@ def _gauge(status: StatusBarFacts, glyphs: Glyphs, thresholds: GaugeMarks) -> Pi
     full, empty = ("#", "-") if glyphs is ASCII else ("━", "─")
     ticks = [share for _, share in status.ticks]
     bar = _ticked(full * filled + empty * (GAUGE_CELLS - filled), filled, color, ticks, glyphs)
-    hardly = bool(status.tokens) and share < MIN_SHARE_SHOWN
-    percent = f"<{MIN_SHARE_SHOWN:.0%}" if hardly else f"{about}{min(999, round(share * 100))}%"
+    percent = percent_text(min(9.99, share))
+    percent = percent if percent.startswith("<") else f"{about}{percent}"
     label = ColoredText("ctx ")
     return (
         Form(10, (label, *bar, ColoredText(f" {percent:>4}", color))),
