@@ -209,9 +209,16 @@ async def test_a_failure_says_what_happened_and_what_to_do(
     screen: Screen, kind: str, retryable: bool, hint: str, shown: str
 ) -> None:
     failed = events.TurnFailed(kind=kind, message="The key is wrong.", retryable=retryable, hint=hint)
-    (notice,) = screen.show(failed, finished("error"))
+    _, notice = screen.show(events.UserMessage(seq=1, text="hi"), failed, finished("error"))
     assert isinstance(notice, NoticeBlock)
     assert (notice.level, notice.text, notice.hint) == (Level.ERROR, "The key is wrong.", shown)
+
+
+async def test_of_a_text_that_did_not_enter_the_conversation_it_is_said_where_it_is(screen: Screen) -> None:
+    failed = events.TurnFailed(kind="storage", message="The disk is full.", retryable=True, hint="Free some space.")
+    (notice,) = screen.show(failed, finished("error"))
+    assert isinstance(notice, NoticeBlock)
+    assert notice.hint == "Free some space. Your text is in the prompt again."
 
 
 @pytest.mark.parametrize("stop_reason", ["max_tokens", "refusal", "context_window"])

@@ -101,7 +101,7 @@ class TurnView:
         self._undone: dict[int, int] = {}
         self.changed: Callable[[AgentEvent], None] | None = None
         self._own_shown: dict[int, ToolBlock] = {}
-        self._left = False
+        self._left = self._entered = False
         self.answered = False
         self.interrupted = False
         self.failed = False
@@ -146,7 +146,7 @@ class TurnView:
 
     def begin(self) -> None:
         """Show that a turn is about to run."""
-        self.answered = self.interrupted = self.failed = False
+        self.answered = self.interrupted = self.failed = self._entered = False
         self._status.show(activity="sending", since=monotonic())
 
     def show(self, event: AgentEvent) -> None:
@@ -163,6 +163,7 @@ class TurnView:
                 self._tool_state(event.question.call_id, ToolState.ASKING)
                 self._active("your answer is needed")
             case events.UserMessage():
+                self._entered = True
                 self._waiting.remove(event.queued)
                 self._on_user(event)
             case events.ModelCallStarted():
@@ -216,7 +217,9 @@ class TurnView:
                 self._settle(ToolState.INTERRUPTED)
                 self.failed = True
                 kept = event.hint or "Everything up to here is kept."
-                if event.retryable or not event.hint:
+                if not self._entered:
+                    kept += " Your text is in the prompt again."
+                elif event.retryable or not event.hint:
                     kept += f" {AGAIN} and Enter sends it again."
                 elif event.kind in _MENDABLE:
                     kept += f" {AGAIN} and Enter then sends it again."
