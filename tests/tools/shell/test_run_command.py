@@ -176,6 +176,14 @@ async def test_very_long_output_keeps_its_end_and_the_raw_start(context: Context
     assert raw.stat().st_size == 5000
 
 
+async def test_a_folder_that_is_gone_is_named(context: Context) -> None:
+    context.workspace.root.rmdir()
+    with pytest.raises(ToolFailure, match="There is no folder") as failure:
+        await run(context, "ls")
+    assert str(context.workspace.root) in str(failure.value)
+    assert "moved or deleted" in str(failure.value)
+
+
 async def test_no_keys_no_input_no_colours(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret-1")
     monkeypatch.setenv("MY_TOKEN", "secret-2")

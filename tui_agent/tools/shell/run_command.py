@@ -174,8 +174,8 @@ class RunCommand(BuiltIn):
         try:
             if self._sandbox is not None and prepared.bounds:
                 ask = self._asking(context, command) if self._asking else None
-                await _started(self._sandbox.ready(prepared.request, ask))
-            running = await _started(_start(prepared.request, on_output))
+                await _started(self._sandbox.ready(prepared.request, ask), prepared.request)
+            running = await _started(_start(prepared.request, on_output), prepared.request)
         except BaseException as error:
             progress.stop()
             raw.close()
@@ -292,11 +292,14 @@ async def _start(request: Request, on_output: Callable[[bytes], None]) -> Runnin
     return running
 
 
-async def _started(start: Coroutine[object, object, Started]) -> Started:
+async def _started(start: Coroutine[object, object, Started], request: Request) -> Started:
     """Wait until something is started. Raises ToolFailure."""
     try:
         return await start
     except OSError as error:
+        if not await asyncio.to_thread(os.path.isdir, request.folder):
+            advice = "Tell the user: it may have been moved or deleted."
+            raise ToolFailure(f"There is no folder {request.folder} to run the command in.", advice) from error
         raise ToolFailure(f"The command could not be started: {error.strerror}.", _advice(error)) from error
     except ValueError as error:
         raise ToolFailure("The command holds a NUL or an invalid character.", "Write it as plain text.") from error
