@@ -269,6 +269,11 @@ def test_a_price_is_told_in_the_same_figures_everywhere() -> None:
         seen(FREE, cache=COLD, cost=0.27)
     )
     assert next_call(seen(FREE, cache=COLD, cost=0.27)).endswith("From a warm cache it would read them for $0.0097.")
+    warm = structs.replace(seen(None, cost=0.02), uncached=0.27)
+    assert next_call(warm).endswith(
+        "for $0.020 plus the answer. Without the provider's cache it would read them for $0.270."
+    )
+    assert "ithout" not in next_call(structs.replace(warm, uncached=0.02))
     assert next_call(seen(None, cost=None)).endswith("the prices of this model are not known.")
     assert next_call(seen(None, cost=0.0)).endswith("and costs nothing.")
 

@@ -62,14 +62,15 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """The next call and the context step before it, for one moment.
 
     tokens: the size of the next request as it stands. cost: what reading it costs, in USD or `in_seconds` (None:
-    unknown; 0: nothing). later: what it would cost from a warm cache. due: what is done before it. ahead: the next
-    step; `due` itself if there is one.
+    unknown; 0: nothing). later: what it would cost from a warm cache. uncached: without one. due: what is done before
+    it. ahead: the next step; `due` itself if there is one.
     """
 
     tokens: int
     cache: CacheState
     cost: float | None
     later: float | None
+    uncached: float | None = None
     in_seconds: bool = False
     due: StepAhead | None = None
     ahead: StepAhead | None = None
@@ -96,7 +97,9 @@ def forecast(view: View, here: Situation, cache: CacheState, due: StepAhead | No
     free = here.model.prices is not None and not here.model.prices.input
     local = rates is not None and not rates.input_usd
     cost, later = (0.0, 0.0) if free and not local else (None, None)
+    uncached = None
     if rates is not None:
+        uncached = cost_of_call(rates, here.tokens, 0)
         cost = cost_of_call(rates, here.tokens, here.kept)
         later = cost_of_call(rates, here.tokens, here.tokens)
     return Forecast(
@@ -104,6 +107,7 @@ def forecast(view: View, here: Situation, cache: CacheState, due: StepAhead | No
         cache=cache,
         cost=cost,
         later=later,
+        uncached=uncached,
         in_seconds=local,
         due=due,
         ahead=due or _ahead(view, here),
@@ -315,6 +319,11 @@ def next_call(seen: Forecast) -> str:
         first = f"{seen.price(then)} plus the answer, after {NAMES[due.step]} ({seen.price(seen.cost)} without that)"
     else:
         first = f"{seen.price(seen.cost)} plus the answer"
-    why = f"; {seen.cache.reason}" if seen.cache.cold else ""
-    warm = seen.price((seen.later or 0.0) * tokens / seen.tokens)
-    return f"{lead} {tokens:,} tokens for {first}{why}. From a warm cache it would read them for {warm}."
+    share = tokens / seen.tokens
+    if seen.cache.cold:
+        warm = seen.price((seen.later or 0.0) * share)
+        first = f"{first}; {seen.cache.reason}. From a warm cache it would read them for {warm}"
+        return f"{lead} {tokens:,} tokens for {first}."
+    cold = (seen.uncached or 0.0) * share
+    without = f" Without the provider's cache it would read them for {seen.price(cold)}." if cold > seen.cost else ""
+    return f"{lead} {tokens:,} tokens for {first}.{without}"
