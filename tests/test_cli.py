@@ -143,12 +143,38 @@ def test_settings_are_loaded_without_a_front_end() -> None:
         (["--modle", "x"], "unknown option --modle; did you mean --mode or --model?"),
         (["--modle=x"], "unknown option --modle; did you mean --mode or --model?"),
         (["--zzz"], "unknown option --zzz; see --help"),
+        (["--last"], "there is no option --last here: -c continues the newest session of this folder"),
+        (
+            ["--allowedTools=x"],
+            "there is no option --allowedTools here: --set permissions.allow=RULES says what needs no approval",
+        ),
         (["--full-auto"], "there is no option --full-auto here: that is the mode auto, the default"),
         (
             ["exec", "x y"],
             (
                 "`exec` is no command here: `tui-agent -p PROMPT` runs one turn."
                 " To send it as a prompt: tui-agent -- exec x y"
+            ),
+        ),
+        (
+            ["resume", "20261128-133611-065f"],
+            (
+                "`resume` is no command here: `tui-agent -r [ID]` continues a session, `-c` the newest of this folder."
+                " To send it as a prompt: tui-agent -- resume 20261128-133611-065f"
+            ),
+        ),
+        (
+            ["stats"],
+            (
+                "`stats` is no command here: `tui-agent usage` adds up all sessions; `/stats` in the app shows those"
+                " of one. To send it as a prompt: tui-agent -- stats"
+            ),
+        ),
+        (
+            ["agents", "list"],
+            (
+                "`agents` is no command here: `/extensions` in the app lists your agents, and those of the project."
+                " To send it as a prompt: tui-agent -- agents list"
             ),
         ),
         (["--model"], "--model/-m: expected one argument"),

@@ -4,6 +4,7 @@ What the value of a flag may be is the business of the settings; here it is only
 """
 
 import argparse
+import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -110,7 +111,7 @@ SETTINGS_FLAGS = (
         "--model",
         "ID",
         "model.id",
-        "claude-…, gemini-…, offline, or PROVIDER:NAME (openai, ollama, …)",
+        "a name or a part of one (opus, gemini-3.8), offline, or PROVIDER:NAME (openai, ollama, …)",
         other_names=("-m",),
     ),
     Flag("--effort", "LEVEL", "model.effort", "low|medium|high|xhigh|max|default: how much the model thinks"),
@@ -159,7 +160,7 @@ ELSEWHERE: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "help": ("`tui-agent --help` lists options and commands, F1 in the app its keys", ()),
     "version": ("`tui-agent --version` prints it", ()),
     "init": ("`/init` in the app writes the instructions of a project", ()),
-    "stats": ("`/stats` and `/cost` in the app show them, `tui-agent trace` those of a session", ()),
+    "stats": ("`tui-agent usage` adds up all sessions; `/stats` in the app shows those of one", ()),
     "login": ("keys are set as variables, or entered with `/key` in the app", ()),
     "logout": ("`/key` in the app forgets a key", ()),
     "auth": ("keys are set as variables, or entered with `/key` in the app", ("login", "logout", "list", "status")),
@@ -170,6 +171,18 @@ ELSEWHERE: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "models": ("`/model` in the app lists the models, `--model NAME` chooses one", ("list",)),
     "exec": ("`tui-agent -p PROMPT` runs one turn", ()),
     "run": ("`tui-agent -p PROMPT` runs one turn", ()),
+    "review": ("`/review` in the app has the model review your changes", ()),
+    "fork": ("`tui-agent -c --fork` starts another branch of the newest session", ()),
+    "apply": ("the model changes the files themselves; `/undo` in the app takes that back", ()),
+    "agent": ("`/extensions` in the app lists your agents, and those of the project", ("list", "create")),
+    "agents": ("`/extensions` in the app lists your agents, and those of the project", ("list", "create")),
+    "extensions": ("`/extensions` in the app lists them, `tui-agent plugin` installs some", ("list", "install")),
+    "hooks": ("`/extensions` in the app lists them", ("list",)),
+    "skills": ("`/skills` in the app lists them", ("list",)),
+    "providers": ("`/key` in the app lists them", ("list", "login")),
+    "setup-token": ("keys are set as variables, or entered with `/key` in the app", ()),
+    "install": ("`tui-agent plugin add` installs plugins, `tui-agent mcp add` MCP servers", ()),
+    "uninstall": ("remove it with what installed it, such as `uv tool uninstall tui-agent`", ()),
     "serve": ("`tui-agent acp` serves editors, `tui-agent web` a browser", ()),
     "mcp": ("`/mcp` in the app does that", ("import", "login", "serve")),
 }
@@ -188,9 +201,37 @@ OPTIONS_ELSEWHERE: Final[Mapping[str, str]] = {
     "-i": "name the picture in the prompt, as in @picture.png",
     "--list-sessions": "`tui-agent sessions` lists them",
     "--mcp-config": "`tui-agent mcp add` adds a server",
+    "--last": "-c continues the newest session of this folder",
+    "--fork-session": "--fork continues on a new branch",
+    "--session-id": "-r ID continues a session; `tui-agent sessions` lists them",
+    "--prompt": "the prompt is an argument: tui-agent PROMPT",
+    "--allowedTools": "--set permissions.allow=RULES says what needs no approval",
+    "--allowed-tools": "--set permissions.allow=RULES says what needs no approval",
+    "--disallowedTools": "--set permissions.deny=RULES says what is refused",
+    "--disallowed-tools": "--set permissions.deny=RULES says what is refused",
+    "--append-system-prompt": "AGENTS.md has what the model is told; --set session.style=NAME chooses a style",
+    "--system-prompt": "AGENTS.md has what the model is told; --set session.style=NAME chooses a style",
+    "--fallback-model": "--set model.fallbacks=MODELS names models that go on",
+    "--max-budget-usd": "--max-session-cost-usd X stops a session that costs this much",
+    "--json": "that is -p PROMPT --output-format json",
+    "--output-schema": "that is -p PROMPT --json-schema FILE",
+    "--cwd": "start it in the folder",
+    "--dir": "start it in the folder",
+    "--include-directories": "--add-dir DIR adds a folder to the project",
+    "--no-color": "the variable NO_COLOR leaves colours out",
+    "--theme": "--set ui.theme=NAME sets one",
+    "--reasoning": "--effort LEVEL says how much the model thinks",
+    "--thinking": "--effort LEVEL says how much the model thinks",
+    "--profile": "--task CLASS sets what a kind of work needs, --set KEY=VALUE any setting",
+    "--oss": "--model ollama:NAME uses a model on this machine",
+    "--verbose": "Ctrl+O in the app opens all cards; `tui-agent trace --follow` prints each event",
+    "--debug": "the variable TUI_AGENT_DEBUG=1 prints the traceback of an unexpected error",
     "--settings": "--set KEY=VALUE sets one",
 }
 """Options of other agents: what does it here."""
+
+_SESSION_ID: Final = re.compile(r"(ses_\w+|[0-9a-f]+(-[0-9a-f]+)+)")
+"""The ids of sessions here and of other agents."""
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -241,8 +282,9 @@ def _check_words(options: argparse.Namespace) -> None:
         return
     word: str = options.words[0]
     elsewhere, following = ELSEWHERE.get(word, ("", ()))
+    second: str = options.words[1] if len(options.words) > 1 else ""
     # Quoted by itself, what follows is a command's argument and not the rest of a sentence.
-    if elsewhere and (len(options.words) == 1 or options.words[1] in following or " " in options.words[1]):
+    if elsewhere and (not second or second in following or " " in second or _SESSION_ID.fullmatch(second)):
         sentence = " ".join(options.words)
         raise UsageError(f"`{word}` is no command here: {elsewhere}. To send it as a prompt: tui-agent -- {sentence}")
     if len(options.words) == 1:

@@ -26,7 +26,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     """The model."""
 
     id: str = ""
-    """Model id: claude-…, gemini-…, PROVIDER:NAME or offline; empty: chosen by the keys you have and the task class."""
+    """Model: a name, a part of one, PROVIDER:NAME or offline; empty: chosen by the keys you have and the task class."""
     effort: Literal["default", "low", "medium", "high", "xhigh", "max"] = "default"
     """How much the model thinks and writes: low, medium, high, xhigh, max, or default: as its provider has it."""
     wait_for_reset: Count = 60
