@@ -62,17 +62,19 @@ def test_pages_together_are_the_file(text: str, kind: FileKind, limits: PageLimi
 
 
 @given(TEXTS, st.integers(1, 40), st.integers(0, 1_000))
+@example("x\r", 1, 2)
 def test_any_start_is_that_place_or_refused(text: str, line: int, character: int) -> None:
     lines = text.split("\n")
     with stored(text.encode()) as stream:
         try:
             page = read_page(stream, FileKind("utf-8"), line, character, PageLimits(), Cancellation())
         except PastTheEnd as past:
-            body = lines[line - 1].removesuffix("\r") if line <= len(lines) else None
+            body = lines[line - 1] if line <= len(lines) else None
+            if body is not None and line < len(lines):
+                body = body.removesuffix("\r")
             told, in_line = past.last, past.in_line
             assert told == (len(body or "") if in_line else len(lines) - (not lines[-1]))
-            last = line == len(lines)
-            assert body is None or character > len(body) or (last and not body)
+            assert body is None or character > len(body) - (line == len(lines))
             return
     rest = "\n".join(lines[line - 1 :])[character:]
     assert "".join(part.text + part.ending for part in page.parts) == rest
