@@ -3,21 +3,24 @@
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
+from typing_extensions import override
+
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView, as_text
+from tui_agent.tools.gate.workspace import access_to
 from tui_agent.tools.schema import Signature
 
 
-class BuiltIn:
-    """A tool whose `_do` is what it does. Its signature and docstring are what the model reads.
+class Described:
+    """A tool without its `run`. The signature and docstring of `_do` are what the model reads.
 
     It touches nothing, unless `access` says what; people see its arguments, unless `preview` says more.
     """
 
     name: ClassVar[str]
     effect: Effect = "none"
-    _do: Callable[..., Awaitable[ToolOutput]]
-    """Its first parameter, which is positional-only, is the call's `ToolContext`."""
+    _do: Callable[..., object]
+    """Its positional-only parameters are given by the program."""
 
     def __init__(self) -> None:
         self._signature = Signature.of(self._do, self.name)
@@ -33,8 +36,22 @@ class BuiltIn:
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return Preview(f"Call {self.name}", text=as_text(self._signature.parse(arguments)))
 
+
+class BuiltIn(Described):
+    """A tool whose `_do` is what it does, given the call's `ToolContext`."""
+
+    _do: Callable[..., Awaitable[ToolOutput]]
+
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         return await self._signature.call(self._do, arguments, context)
+
+
+class OfPath(Described):
+    """A tool that reads or changes what its argument `path` leads to, as its effect says."""
+
+    @override
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        return (access_to(workspace, str(self._signature.parse(arguments)["path"]), self.effect),)
 
 
 class Wrapping:

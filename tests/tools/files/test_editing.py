@@ -288,7 +288,7 @@ async def test_an_edit_never_undoes_what_someone_else_wrote_meanwhile(tmp_path: 
             (tmp_path / "f").write_text("by someone else")
 
     with pytest.raises(ToolFailure, match="changed by someone else"):
-        tool._edit(
+        tool._do(
             Call(workspace, tool.access(text, workspace), tmp_path), Meddling(), None, path="f", old="one", new="1"
         )
     assert (tmp_path / "f").read_text() == "by someone else"

@@ -1,22 +1,23 @@
 """Changing files: `write_file` and `edit_file`. A file is replaced atomically, or not at all."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+from typing_extensions import override
 
 from tui_agent.system.regular import read_at_most
 from tui_agent.text import counted
-from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.base import Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.built_in import OfPath
 from tui_agent.tools.diffs import unified
 from tui_agent.tools.files.buffers import Buffers, held_by
 from tui_agent.tools.files.confined import identity, open_file, write_atomically
 from tui_agent.tools.files.encodings import FileKind, decode, encode
 from tui_agent.tools.files.notebooks import Notebook
 from tui_agent.tools.files.replacing import Replaced, Replacement, replaced
-from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, named_path, shown
-from tui_agent.tools.schema import Signature
+from tui_agent.tools.gate.workspace import display_path, granted_path, named_path, shown
 from tui_agent.tools.threads import Cancellation, in_thread
 
 MAX_EDITED_BYTES = 20_000_000
@@ -31,33 +32,40 @@ class _Found(msgspec.Struct, frozen=True):
     identity: tuple[int, int, int, int]
 
 
-class WriteFile:
-    """Writes a whole file; if it has unsaved changes in an editor, through its `buffers`."""
+class _Changing(OfPath):
+    """Changes a file: `_do`, in a thread, gives the text that it has then, and the output. A file with unsaved changes
+    in an editor, whose text is `held`, is changed through its `buffers`.
+    """
 
     effect: Effect = "write"
+    _do: Callable[..., tuple[str, ToolOutput]]
 
     def __init__(self, buffers: Buffers | None = None) -> None:
+        super().__init__()
         self._buffers = buffers
-        self._signature = Signature.of(self._write, "write_file")
-        self.definition = self._signature.definition
 
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "write"),)
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        path = self._signature.parse(arguments)["path"]
+        held = await held_by(self._buffers, path, context)
+        text, output = await in_thread(lambda stop: self._signature.call(self._do, arguments, context, stop, held))
+        if self._buffers is not None and held is not None:
+            await self._buffers.save(granted_path(context, str(path)), text)
+        return output
 
+
+class WriteFile(_Changing):
+    """Writes a whole file."""
+
+    name = "write_file"
+
+    @override
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return self._signature.call(_preview_of_write, arguments, workspace)
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        given = self._signature.parse(arguments)
-        held = await held_by(self._buffers, given["path"], context)
-        output = await in_thread(lambda stop: self._signature.call(self._write, arguments, context, stop, held))
-        if self._buffers is not None and held is not None:
-            await self._buffers.save(granted_path(context, str(given["path"])), str(given["content"]))
-        return output
-
-    def _write(
+    @override
+    def _do(
         self, context: ToolContext, stop: Cancellation, held: str | None, /, path: str, content: str
-    ) -> ToolOutput:
+    ) -> tuple[str, ToolOutput]:
         """Write a file, new or in place of an old one, in UTF-8. Folders that are missing are made.
 
         To change a part of a file use edit_file.
@@ -76,37 +84,20 @@ class WriteFile:
         size = counted(lines, "line")
         done = f"{'Created' if before is None else 'Replaced'} {name}: {size}, {counted(len(data), 'byte')}."
         diff = "" if before is _UNREADABLE else unified(before.text if before else "", content, name)
-        return ToolOutput(done, summary=size, diff=diff)
+        return content, ToolOutput(done, summary=size, diff=diff)
 
 
-class EditFile:
-    """Replaces an exact piece of text in a file, keeping its encoding, line endings and mode.
+class EditFile(_Changing):
+    """Replaces an exact piece of text in a file, keeping its encoding, line endings and mode."""
 
-    If the file has unsaved changes in an editor, the editor's text is edited, through its `buffers`.
-    """
+    name = "edit_file"
 
-    effect: Effect = "write"
-
-    def __init__(self, buffers: Buffers | None = None) -> None:
-        self._buffers = buffers
-        self._signature = Signature.of(self._edit, "edit_file")
-        self.definition = self._signature.definition
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "write"),)
-
+    @override
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return self._signature.call(_preview_of_edit, arguments, workspace, self._buffers is not None)
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        path = self._signature.parse(arguments)["path"]
-        held = await held_by(self._buffers, path, context)
-        edited, output = await in_thread(lambda stop: self._signature.call(self._edit, arguments, context, stop, held))
-        if self._buffers is not None and held is not None:
-            await self._buffers.save(granted_path(context, str(path)), edited)
-        return output
-
-    def _edit(
+    @override
+    def _do(
         self,
         context: ToolContext,
         stop: Cancellation,

@@ -6,23 +6,24 @@ import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, ClassVar
 
 from msgspec import Meta
 from msgspec.structs import replace
+from typing_extensions import override
 
 from tui_agent.conversation.blocks import Image
 from tui_agent.system.regular import read_at_most
 from tui_agent.text import counted
-from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.base import Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.built_in import OfPath
 from tui_agent.tools.files.buffers import Buffers, held_by
 from tui_agent.tools.files.confined import open_file, open_folder
 from tui_agent.tools.files.editing import MAX_EDITED_BYTES
 from tui_agent.tools.files.encodings import HEAD, FileKind, decode, sniff
 from tui_agent.tools.files.notebooks import HOW, Notebook
 from tui_agent.tools.files.paging import Page, PageLimits, PastTheEnd, count_lines, read_page
-from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, named_path, shown
-from tui_agent.tools.schema import Signature
+from tui_agent.tools.gate.workspace import display_path, granted_path, named_path, shown
 from tui_agent.tools.threads import Cancellation, in_thread
 from tui_agent.visible import whole
 
@@ -37,14 +38,28 @@ _SMALLEST_PAGE = 1_000
 """Bytes that a page has even in the smallest context window."""
 
 
-class ReadFile:
+class _Looking(OfPath):
+    """Reads what is at a path, with a `_do` that runs in a thread."""
+
+    effect: Effect = "read"
+    _do: Callable[..., ToolOutput]
+    _verb: ClassVar[str]
+
+    @override
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        real = workspace.resolve(str(self._signature.parse(arguments)["path"]))
+        return Preview(f"{self._verb} {named_path(workspace, real)}", text=whole(str(real)))
+
+
+class ReadFile(_Looking):
     """Returns a picture, or one page of a text file; page and notice together stay within `limits`.
 
     If the file has unsaved changes in an editor, the editor's text is read, from its `buffers`. shown: how the text of
     a file is shown where that is not as it is, as for skills.
     """
 
-    effect: Effect = "read"
+    name = "read_file"
+    _verb = "Read"
 
     def __init__(
         self,
@@ -52,26 +67,19 @@ class ReadFile:
         buffers: Buffers | None = None,
         shown: Callable[[Path, str], str] = lambda _, text: text,
     ) -> None:
+        super().__init__()
         self._buffers, self._shown = buffers, shown
         limits = limits or PageLimits()
         self._limits = replace(
             limits, bytes=max(limits.bytes - _NOTICE, 1), characters=max(limits.characters - _NOTICE, 1)
         )
-        self._signature = Signature.of(self._read, "read_file")
-        self.definition = self._signature.definition
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "read"),)
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        real = workspace.resolve(str(self._signature.parse(arguments)["path"]))
-        return Preview(f"Read {named_path(workspace, real)}", text=whole(str(real)))
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         held = await held_by(self._buffers, self._signature.parse(arguments)["path"], context)
-        return await in_thread(lambda stop: self._signature.call(self._read, arguments, context, stop, held))
+        return await in_thread(lambda stop: self._signature.call(self._do, arguments, context, stop, held))
 
-    def _read(
+    @override
+    def _do(
         self,
         context: ToolContext,
         stop: Cancellation,
@@ -156,27 +164,21 @@ def _as_file(text: str) -> BinaryIO:
     return stream
 
 
-class ListDir:
+class ListDir(_Looking):
     """Lists at most `max_entries` entries of one folder."""
 
-    effect: Effect = "read"
+    name = "list_dir"
+    _verb = "List"
 
     def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
+        super().__init__()
         self._max_entries = max_entries
-        self._signature = Signature.of(self._list, "list_dir")
-        self.definition = self._signature.definition
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "read"),)
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        real = workspace.resolve(str(self._signature.parse(arguments)["path"]))
-        return Preview(f"List {named_path(workspace, real)}", text=whole(str(real)))
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await in_thread(lambda stop: self._signature.call(self._list, arguments, context, stop))
+        return await in_thread(lambda stop: self._signature.call(self._do, arguments, context, stop))
 
-    def _list(self, context: ToolContext, stop: Cancellation, /, path: str = ".") -> ToolOutput:
+    @override
+    def _do(self, context: ToolContext, stop: Cancellation, /, path: str = ".") -> ToolOutput:
         """List what is in a folder: folders first, then files with their sizes. Hidden entries are included.
 
         Args:

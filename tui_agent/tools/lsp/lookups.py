@@ -8,9 +8,9 @@ from typing import Any, Final
 from typing_extensions import override
 
 from tui_agent.text import clean, one_line
-from tui_agent.tools.base import Access, Effect, Tool, ToolContext, ToolFailure, ToolOutput, WorkspaceView
-from tui_agent.tools.built_in import BuiltIn
-from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, shown
+from tui_agent.tools.base import Effect, Tool, ToolContext, ToolFailure, ToolOutput
+from tui_agent.tools.built_in import BuiltIn, OfPath
+from tui_agent.tools.gate.workspace import display_path, granted_path, shown
 from tui_agent.tools.lsp.client import path_of
 from tui_agent.tools.lsp.servers import LanguageServers, text_of
 
@@ -24,7 +24,7 @@ _KINDS: Final = (
 """The protocol's kinds of symbols, by number."""
 
 
-class _Lookup(BuiltIn):
+class _Lookup(OfPath, BuiltIn):
     """Asks the server for the file at `path`."""
 
     effect: Effect = "read"
@@ -32,10 +32,6 @@ class _Lookup(BuiltIn):
     def __init__(self, servers: LanguageServers) -> None:
         super().__init__()
         self._servers = servers
-
-    @override
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "read"),)
 
     async def _asked(
         self,

@@ -7,12 +7,13 @@ import json
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 from msgspec import Meta
+from typing_extensions import override
 
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.call_tool import CALL_TOOL, full_description
 from tui_agent.text import one_line
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
-from tui_agent.tools.schema import Signature
+from tui_agent.tools.built_in import BuiltIn
 
 if TYPE_CHECKING:
     from tui_agent.tools.mcp.servers import ToolServers
@@ -24,29 +25,37 @@ FOUND_CHARS: Final = 24_000
 Most: TypeAlias = Annotated[int, Meta(ge=1, le=10)]
 
 
-class FindTool:
+class FindTool(BuiltIn):
     """The tool `find_tool`."""
 
-    effect: Effect = "none"
+    name = FIND_TOOL
 
     def __init__(self, servers: "ToolServers") -> None:
+        super().__init__()
         self._servers = servers
-        self._signature = Signature.of(self._find, FIND_TOOL)
-        self.definition = self._signature.definition
 
+    @override
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         self._signature.parse(arguments)
         return (Access("none", FIND_TOOL),)
 
+    @override
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return Preview("Look for tools", text=str(self._signature.parse(arguments)["query"]))
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        given = self._signature.parse(arguments)
-        query, limit = str(given["query"]), given.get("limit", 5)
+    @override
+    async def _do(self, context: ToolContext, /, query: str, limit: Most = 5) -> ToolOutput:
+        """Find tools of connected servers by what they do. Gives their names, descriptions and arguments.
+
+        What was found can be called from then on: by its own name where you are offered it, else with call_tool.
+
+        Args:
+            query: What the tool should do, in a few words, such as "list open pull requests".
+            limit: The most tools to give.
+        """
         if self._servers.unknown:
             context.progress("asking the servers what they offer …")
-        found = await self._servers.search(query, limit if isinstance(limit, int) else 5)
+        found = await self._servers.search(query, limit)
         if not found:
             return ToolOutput(self._nothing(), summary="nothing found")
         room = FOUND_CHARS
@@ -71,16 +80,6 @@ class FindTool:
             elif status.error:
                 lines.append(f"- {status.name}: {one_line(status.error, 300)}")
         return "\n".join(lines)
-
-    def _find(self, query: str, limit: Most = 5) -> None:
-        """Find tools of connected servers by what they do. Gives their names, descriptions and arguments.
-
-        What was found can be called from then on: by its own name where you are offered it, else with call_tool.
-
-        Args:
-            query: What the tool should do, in a few words, such as "list open pull requests".
-            limit: The most tools to give.
-        """
 
 
 class CallTool:

@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from typing_extensions import override
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.regex import regex
 from tui_agent.system.durable import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder
 from tui_agent.system.regular import read_at_most
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.built_in import Described
 from tui_agent.tools.files.confined import explained, open_file, write_atomically
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.notes.front_matter import header, split_front_matter
-from tui_agent.tools.schema import Signature
 from tui_agent.tools.threads import Cancellation, in_thread
 from tui_agent.visible import visible_line
 
@@ -240,26 +241,28 @@ class Notes:
             os.close(lock)
 
 
-class Memory:
+class Memory(Described):
     """Writes and removes notes. They are outside the workspace; the gate judges a change as writing a file.
 
     In a project that is not `trusted`, files could make the model remember something: there the user is always asked,
     and the note records its origin.
     """
 
+    name = NAME
     effect: Effect = "write"
 
     def __init__(self, notes: Notes, *, trusted: bool = True) -> None:
+        super().__init__()
         self._notes = notes
         self._trusted = trusted
-        self._signature = Signature.of(self._change, NAME)
-        self.definition = self._signature.definition
 
+    @override
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         given = self._signature.parse(arguments)
         file = str(self._notes.file(str(given["name"])))
         return (Access("write", file, guarded=not self._trusted),)
 
+    @override
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         given = self._signature.parse(arguments)
         if given["action"] == "remove":
@@ -268,9 +271,10 @@ class Memory:
         return Preview(f"Remember {given['name']}", text=text)
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await in_thread(lambda stop: self._signature.call(self._change, arguments, stop))
+        return await in_thread(lambda stop: self._signature.call(self._do, arguments, stop))
 
-    def _change(
+    @override
+    def _do(
         self,
         stop: Cancellation,
         /,

@@ -13,11 +13,11 @@ from typing_extensions import override
 from tui_agent.conversation.entries import Hit, Outcome
 from tui_agent.regex import regex
 from tui_agent.text import counted
-from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
-from tui_agent.tools.built_in import BuiltIn
+from tui_agent.tools.base import Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.built_in import BuiltIn, OfPath
 from tui_agent.tools.files.confined import open_file, open_folder
 from tui_agent.tools.gate.rules import READ, SEARCH, Rule, about, catching_path
-from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, missing, shown
+from tui_agent.tools.gate.workspace import display_path, granted_path, missing, shown
 from tui_agent.tools.ripgrep import RunningSearch, search
 from tui_agent.visible import whole
 
@@ -49,19 +49,16 @@ _IGNORED = "Files ignored by .gitignore are left out; to look at them give their
 _HIDDEN = "So are files that a rule of the user keeps from being read."
 
 
-class Glob(BuiltIn):
+class Glob(OfPath, BuiltIn):
     """Lists files by a pattern."""
 
     name = "glob"
     effect: Effect = "read"
 
     @override
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "read"),)
-
-    @override
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return self._signature.call(_preview_of_glob, arguments, workspace)
+        given = self._signature.parse(arguments)
+        return Preview(f"Find {given['pattern']}", text=whole(f"in {workspace.resolve(str(given['path']))}"))
 
     @override
     async def _do(self, context: ToolContext, /, pattern: str, path: str = ".") -> ToolOutput:
@@ -87,7 +84,7 @@ class Glob(BuiltIn):
         return ToolOutput("\n".join(lines), summary=count)
 
 
-class Grep(BuiltIn):
+class Grep(OfPath, BuiltIn):
     """Searches files for a regular expression."""
 
     name = SEARCH
@@ -99,12 +96,9 @@ class Grep(BuiltIn):
         self._limits = about((READ,), limits)
 
     @override
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "read"),)
-
-    @override
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return self._signature.call(_preview_of_grep, arguments, workspace)
+        given = self._signature.parse(arguments)
+        return Preview(f"Search for {given['pattern']}", text=whole(f"in {workspace.resolve(str(given['path']))}"))
 
     @override
     async def _do(
@@ -363,11 +357,3 @@ def _bounded(lines: list[str]) -> list[str]:
 
 def _counted(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
-
-
-def _preview_of_glob(workspace: WorkspaceView, /, pattern: str, path: str) -> Preview:
-    return Preview(f"Find {pattern}", text=whole(f"in {workspace.resolve(path)}"))
-
-
-def _preview_of_grep(workspace: WorkspaceView, /, pattern: str, path: str, **_: object) -> Preview:
-    return Preview(f"Search for {pattern}", text=whole(f"in {workspace.resolve(path)}"))
