@@ -221,7 +221,7 @@ def test_a_whole_input_at_once_unknown_blocks_and_repeated_ids() -> None:
         {"type": "server_tool_use", "id": "x", "name": "web_search"},
         {"type": "text", "text": "\ud800"},
     ):
-        reply.read(event)
+        reply.read(json.dumps(event).encode())
     completed = reply.completed()
     calls = [block for block in completed.blocks if isinstance(block, ToolCall)]
     assert [call.arguments for call in calls] == ['{"a":[1,null]}', "{}", "{}"]
@@ -235,24 +235,28 @@ def test_a_whole_input_at_once_unknown_blocks_and_repeated_ids() -> None:
 def test_a_stream_without_its_last_event_is_not_complete() -> None:
     reply = AnthropicReply("claude")
     for event in events({"type": "text", "text": "so far"})[:-1]:
-        reply.read(event)
+        reply.read(json.dumps(event).encode())
     assert not reply.complete
     unstarted = AnthropicReply("claude")
-    unstarted.read({"type": "message_stop"})
+    unstarted.read(json.dumps({"type": "message_stop"}).encode())
     assert not unstarted.complete
 
 
 def test_an_answer_that_begins_again_is_the_second_one_and_may_begin_with_blocks() -> None:
     reply = AnthropicReply("claude")
     for event in events({"type": "text", "text": "cut"}, {"type": "text", "text": "short"})[:-2]:
-        reply.read(event)
+        reply.read(json.dumps(event).encode())
     again: dict[str, Any] = {"id": "2", "usage": {"input_tokens": 3}, "content": [{"type": "text", "text": "whole"}]}
     for message in (again, {**again, "content": []}):  # the same answer is not forgotten
-        told = reply.read({"type": "message_start", "message": message})
+        told = reply.read(json.dumps({"type": "message_start", "message": message}).encode())
     assert reply.completed().blocks == (Text("whole"),)
     call: dict[str, Any] = {"type": "tool_use", "id": "a", "name": "grep", "input": {"b": 1}}
-    told = reply.read({"type": "message_start", "message": {"id": "3", "content": [call], "stop_reason": "tool_use"}})
-    reply.read({"type": "message_stop"})
+    told = reply.read(
+        json.dumps(
+            {"type": "message_start", "message": {"id": "3", "content": [call], "stop_reason": "tool_use"}}
+        ).encode()
+    )
+    reply.read(json.dumps({"type": "message_stop"}).encode())
     assert told[1:] == [ToolCallDelta(0, "grep", 0)]
     assert reply.completed().blocks == (ToolCall("a", "grep", '{"b":1}'),)
     assert reply.completed().stop_reason == "tool_calls"
@@ -266,9 +270,8 @@ def test_a_summary_of_the_servers_is_paid_beside_the_answer() -> None:
         {"type": "compaction", **written},
         {"type": "message", "input_tokens": 181, "output_tokens": 8},
     ]
-    (metered,) = reply.read(
-        {"type": "message_delta", "usage": {"input_tokens": 181, "output_tokens": 8, "iterations": kinds}}
-    )
+    used = {"input_tokens": 181, "output_tokens": 8, "iterations": kinds}
+    (metered,) = reply.read(json.dumps({"type": "message_delta", "usage": used}).encode())
     assert metered == Metered(
         Usage(55_384, cache_read_tokens=55_096, cache_write_tokens=7, output_tokens=91, cache_write_hour_tokens=6)
     )

@@ -158,9 +158,9 @@ def _openai() -> Iterator[tuple[str, bytes]]:
     ollama = OllamaOptions("m", 8_192, thinks=True, sees=True)
     for asked in (ollama, replace(ollama, context=0, thinks=False, sees=False)):
         encoded = OllamaEncoder().encode(talk, asked)
-        yield f"ollama {'sees' if asked.sees else 'blind'} {encoded.size}", encoded.body
+        yield f"ollama {'sees' if asked.sees else 'blind'} {encoded.size}", encoded.data
     for effort in ("low", "medium", "high", "max"):
-        yield f"ollama {effort}", OllamaEncoder().encode(short, replace(ollama, effort=effort)).body
+        yield f"ollama {effort}", OllamaEncoder().encode(short, replace(ollama, effort=effort)).data
 
 
 def _written() -> str:

@@ -528,7 +528,7 @@ def test_a_reason_to_stop_stays_and_a_provider_without_a_key_has_credentials() -
     reply = AnthropicReply("claude")
     reasons: tuple[dict[str, object], ...] = ({"delta": {"stop_reason": "refusal"}}, {"delta": {}}, {})
     for fields in reasons:
-        reply.read({"type": "message_delta", **fields})
+        reply.read(json.dumps({"type": "message_delta", **fields}).encode())
     assert reply.completed().stop_reason == "refusal"
     keyless = msgspec.structs.replace(ACME, keys=())
     assert failure(keyless, "m", ErrorReply(401, "", "")).message.endswith("check the credentials.")

@@ -55,7 +55,7 @@ async def test_an_answer_that_another_program_broke_off_is_asked_for_again(monke
             async for event in stream_with_retries(model, request(user("go")), sleep=wait):
                 events.append(event)
                 first_piece.set()
-        await other.aclose()
+        await other.close()
         assert server.interrupted == 1
         assert isinstance(events[-1], Completed)
         assert text_of(events[-1]) == LONG.text

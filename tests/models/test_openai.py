@@ -459,23 +459,24 @@ async def test_leaving_a_call_that_was_not_answered_yet_ends_its_connection(monk
 
 
 async def test_a_client_whose_making_was_left_is_closed_all_the_same() -> None:
-    made: list[str] = []
-    closed: list[str] = []
+    made: list[object] = []
+    closed: list[object] = []
 
-    def connect() -> str:
-        made.append("client")
-        return "client"
+    class Client:
+        def __init__(self) -> None:
+            made.append(self)
 
-    async def release(client: str) -> None:
-        closed.append(client)
+        async def close(self) -> None:
+            closed.append(self)
 
-    connection = LazyClient(connect, release)
+    connection = LazyClient(Client)
     waiting = asyncio.ensure_future(connection.client())
     await asyncio.sleep(0)
     waiting.cancel()
     await until(waiting.done)
     await connection.close()
-    assert closed == made == ["client"]
+    assert closed == made
+    assert len(made) == 1
 
 
 async def test_a_page_in_the_middle_of_a_name_is_no_api(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,17 +5,17 @@ what was read of it, and behind = the whole answer. After a change that is meant
 tests.models.test_replies`` writes the answers anew; look at what changed.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import fields
 
+from tui_agent.models.adapter import Reply
 from tui_agent.models.anthropic.reply import AnthropicReply
-from tui_agent.models.base import Completed, ModelError, StreamEvent
+from tui_agent.models.base import ModelError
 from tui_agent.models.errors import ServerRefusedError
 from tui_agent.models.gemini.reply import GeminiReply
 from tui_agent.models.ollama.reply import OllamaReply
@@ -24,17 +24,6 @@ from tui_agent.models.openai.responses_reply import ResponsesReply
 
 KEPT: Final = Path(__file__).with_name("replies.txt")
 TAKEN: Final = frozenset({"taken"})
-
-
-class Reply(Protocol):
-    """An answer that is being read."""
-
-    complete: bool
-    started: bool
-
-    def read(self, data: object) -> list[StreamEvent]: ...
-
-    def completed(self) -> Completed: ...
 
 
 REPLIES: Final[dict[str, Callable[[], Reply]]] = {
@@ -49,19 +38,17 @@ REPLIES: Final[dict[str, Callable[[], Reply]]] = {
 
 def _read(given: list[str]) -> Iterator[str]:
     reply: Reply | None = None
-    protocol = ""
     for line in given:
         if line.startswith("# "):
             if reply is not None:
                 yield from _whole(reply)
-            protocol = line.split()[1].rstrip(":")
-            reply = REPLIES[protocol]()
+            reply = REPLIES[line.split()[1].rstrip(":")]()
         assert reply is not None
         yield line
         if line.startswith("> "):
             before = reply.complete, reply.started
             try:
-                events = reply.read(json.loads(line[2:]) if protocol == "ollama" else line[2:].encode())
+                events = reply.read(line[2:].encode())
             except ServerRefusedError as error:
                 yield f"  refused {_shown(error.refusal)}"
                 continue

@@ -1,5 +1,6 @@
 """Speeds of local models: from the server's own timings, else from when the answer began."""
 
+import msgspec
 import pytest
 
 from tui_agent.conversation.entries import Usage
@@ -12,14 +13,14 @@ MODEL = "ollama:qwen3:8b"
 
 def test_ollama_tells_durations_in_nanoseconds() -> None:
     reply = OllamaReply("qwen3:8b")
-    reply.read({"message": {"content": "Hello."}})
+    reply.read(b'{"message":{"content":"Hello."}}')
     last = {
         "prompt_eval_count": 900,
         "prompt_eval_duration": 3_000_000_000,
         "eval_count": 20,
         "eval_duration": 2 * 10**9,
     }
-    reply.read({"done": True, "done_reason": "stop", **last})
+    reply.read(msgspec.json.encode({"done": True, "done_reason": "stop", **last}))
     assert reply.completed().timings == Timings(3.0, 2.0)
 
 

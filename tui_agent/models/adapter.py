@@ -10,25 +10,37 @@ import asyncio
 import contextlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest, RequestMessage
+from tui_agent.conversation.wire import read_arguments
 from tui_agent.models.base import (
     Completed,
     ConnectionLost,
     InvalidRequest,
     Metered,
     ModelError,
+    ReasoningDelta,
     ReasoningRefused,
     StreamEvent,
+    TextDelta,
     ToolsRefused,
 )
-from tui_agent.models.encoding import MessageCache, signature_digest, signed_texts, without_calls, without_signed
+from tui_agent.models.encoding import (
+    MessageCache,
+    signature_digest,
+    signed_texts,
+    unused_id,
+    without_calls,
+    without_signed,
+)
 from tui_agent.models.errors import (
     ErrorReply,
     ServerRefusedError,
@@ -45,8 +57,9 @@ from tui_agent.models.overflow import longest_answer_in
 from tui_agent.models.prices import look_up
 from tui_agent.models.provider import Provider
 
-Client = TypeVar("Client")
+Client = TypeVar("Client", bound="Closable")
 AnyReply = TypeVar("AnyReply", bound="Reply")
+OpenCall = TypeVar("OpenCall")
 
 IDLE_TIMEOUT_S = 180.0
 """Seconds without a byte after which a call has failed. A large model may take a minute until its first token."""
@@ -58,21 +71,71 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")
 CONNECT_TIMEOUT_S = 15.0
 
 
-class Reply(Protocol):
-    """Reads an answer event by event. `started`: some of it has arrived; `complete`: its last event has."""
+@dataclass(slots=True)
+class OpenText:
+    """Text or thoughts that are still streaming. `opaque`: a signature, which ends them. `details`: OpenRouter's, to be
+    sent back.
+    """
 
-    @property
-    def started(self) -> bool: ...
+    thought: bool
+    pieces: list[str] = field(default_factory=list)
+    opaque: str = ""
+    details: list[str] = field(default_factory=list)
 
-    @property
-    def complete(self) -> bool: ...
+    def add(self, text: str) -> StreamEvent:
+        """Append a piece."""
+        text = valid_text(text)
+        self.pieces.append(text)
+        return ReasoningDelta(text) if self.thought else TextDelta(text)
 
-    def read(self, data: object) -> Iterable[StreamEvent]:
-        """Read one event of the provider. Raises `msgspec.DecodeError` if it is malformed."""
-        ...
 
+class Reply(ABC):
+    """Reads an answer event by event. `started`: some of it has arrived; `complete`: its last event has.
+
+    `taken` are the ids of the conversation's earlier calls; a call without an unused id gets a new one.
+    """
+
+    def __init__(self, model: str, taken: frozenset[str] = frozenset()) -> None:
+        self.complete = self.started = False
+        self._model = model
+        self._taken = set(taken)
+
+    @abstractmethod
+    def read(self, data: bytes) -> Iterable[StreamEvent]:
+        """Read one event of the provider. Raises `ServerRefusedError`; ValueError if it is malformed."""
+
+    @abstractmethod
     def completed(self) -> Completed:
         """The whole answer. Raises `ModelError` if what arrived is not one."""
+
+    def _made_call(self, call_id: str, name: str, arguments: str, opaque: str = "") -> ToolCall:
+        """A call as the provider sent it, made valid."""
+        whole, malformed = read_arguments(arguments)
+        return ToolCall(unused_id(call_id, self._taken), valid_text(name), whole, opaque, malformed)
+
+
+def open_text(blocks: list[OpenText | OpenCall], *, thought: bool) -> OpenText:
+    """The last of the blocks if it is text, or thoughts, that can go on; else a new one."""
+    last = blocks[-1] if blocks else None
+    if not isinstance(last, OpenText) or last.thought is not thought or last.opaque:
+        last = OpenText(thought)
+        blocks.append(last)
+    return last
+
+
+def closed(opened: OpenText | ToolCall) -> Block:
+    """A block that has arrived."""
+    if isinstance(opened, ToolCall):
+        return opened
+    text = "".join(opened.pieces)
+    return Reasoning(text) if opened.thought else Text(text, opened.opaque)
+
+
+class Closable(Protocol):
+    """A client that holds connections."""
+
+    async def close(self) -> None:
+        """Release them."""
         ...
 
 
@@ -83,7 +146,7 @@ class Adapter(ABC, Generic[Client, AnyReply]):
         self._provider = provider
         self._profile = profile
         self._idle_timeout_s = idle_timeout_s
-        self._connection: LazyClient[Client] = LazyClient(self._connect, self._release)
+        self._connection: LazyClient[Client] = LazyClient(self._connect)
         self._changed: MessageCache[RequestMessage] = MessageCache()
         self._refused_reasoning: frozenset[str] | None = None
         """Digests of the reasoning not to send; None: not read yet."""
@@ -196,15 +259,11 @@ class Adapter(ABC, Generic[Client, AnyReply]):
         """Make a client. Runs in a thread, so it may import the SDK."""
 
     @abstractmethod
-    async def _release(self, client: Client) -> None:
-        """Close a client's connections."""
-
-    @abstractmethod
     def _reply(self, request: ModelRequest) -> AnyReply:
         """A reader for the answer to a request."""
 
     @abstractmethod
-    def _events(self, request: ModelRequest, reply: AnyReply) -> AsyncGenerator[object, None]:
+    def _events(self, request: ModelRequest, reply: AnyReply) -> AsyncGenerator[bytes, None]:
         """Send a request and yield the provider's events. Closing the iterator ends the call."""
 
     async def _failure(self, error: Exception) -> ModelError | None:
@@ -289,9 +348,8 @@ class LazyClient(Generic[Client]):
     with open connections.
     """
 
-    def __init__(self, connect: Callable[[], Client], release: Callable[[Client], Awaitable[None]]) -> None:
+    def __init__(self, connect: Callable[[], Client]) -> None:
         self._connect = connect
-        self._release = release
         self._made: asyncio.Future[Client] | None = None
 
     async def client(self) -> Client:
@@ -311,4 +369,4 @@ class LazyClient(Generic[Client]):
         except Exception:  # noqa: S110 (no client to close; the caller of `client` got the error)
             pass
         else:
-            await self._release(client)
+            await client.close()

@@ -127,28 +127,6 @@ def result_text(result: ToolResult) -> str:
     return f"Error: {text}" if result.is_error else text
 
 
-class UserParts(msgspec.Struct, frozen=True):
-    """The parts of a message with role user: tool results, the user's text, and the pictures of both."""
-
-    results: list[ToolResult]
-    text: str
-    pictures: list[Image]
-
-
-def user_message_of(message: RequestMessage, sees: bool) -> UserParts:
-    """Split a message for APIs that accept pictures only in user messages; `sees`: the model accepts pictures."""
-    results = [block for block in message.blocks if isinstance(block, ToolResult)]
-    texts = [valid_text(block.text) for block in message.blocks if isinstance(block, Text) and block.text.strip()]
-    pictures: list[Image] = []
-    for block in message.blocks:
-        for image in [block] if isinstance(block, Image) else block.images if isinstance(block, ToolResult) else ():
-            if instead := unseen(image) if sees else UNSEEN:
-                texts.append(instead)
-            else:
-                pictures.append(image)
-    return UserParts(results, "\n\n".join(texts) or (PICTURES if results and pictures else ""), pictures)
-
-
 def unused_id(given: str, taken: set[str]) -> str:
     """An id for a new call that is not in `taken`: `given` if possible. Adds it to `taken`."""
     call_id = valid_text(given)

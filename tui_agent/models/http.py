@@ -72,7 +72,7 @@ class HttpClient:
             trust_env=not is_local(host),
         )
 
-    async def aclose(self) -> None:
+    async def close(self) -> None:
         """Release the connections."""
         await self._http.aclose()
 

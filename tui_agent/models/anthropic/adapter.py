@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         DefaultAsyncHttpxClient,
         Timeout,
     )
+    from anthropic._types import RequestOptions
     from anthropic.types import ModelInfo
 
     ClaudeClient: TypeAlias = AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
@@ -95,15 +96,11 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
         return AsyncAnthropic(max_retries=0, http_client=http, timeout=timeout, open_telemetry=False)
 
     @override
-    async def _release(self, client: "ClaudeClient") -> None:
-        await client.close()
-
-    @override
     def _reply(self, request: ModelRequest) -> AnthropicReply:
         return AnthropicReply(self._profile.id, call_ids(request.messages))
 
     @override
-    async def _events(self, request: ModelRequest, reply: AnthropicReply) -> AsyncGenerator[object, None]:
+    async def _events(self, request: ModelRequest, reply: AnthropicReply) -> AsyncGenerator[bytes, None]:
         client = await self._connection.client()
         from anthropic import APIStatusError
 
@@ -131,7 +128,7 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
         finally:
             await stream.close()
 
-    async def _data_of(self, stream: "AsyncStream[object]") -> AsyncGenerator[object, None]:
+    async def _data_of(self, stream: "AsyncStream[object]") -> AsyncGenerator[bytes, None]:
         """The data of each event of a stream."""
         async with contextlib.aclosing(events_in(stream.response.aiter_bytes())) as events:
             async for data in events:
@@ -150,19 +147,9 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
 
     async def _post(self, client: "ClaudeClient", body: bytes, wanted: str) -> "AsyncStream[object]":
         """Send a request's body; `wanted` is its ``anthropic-beta`` header."""
-        from anthropic import AsyncStream
-
-        return await client.post(
-            "/v1/messages",
-            content=body,
-            cast_to=object,
-            options={
-                "params": {} if "parameter" in self._without else {"beta": "true"},
-                "headers": {"anthropic-beta": wanted} if wanted else {},
-            },
-            stream=True,
-            stream_cls=AsyncStream[object],
-        )
+        headers = {"anthropic-beta": wanted} if wanted else {}
+        params = {} if "parameter" in self._without else {"beta": "true"}
+        return await post(client, "/v1/messages", body, {"params": params, "headers": headers})
 
     def _use_other_server(self, address: str) -> None:
         """Set the address of a server that replaces Anthropic's (empty: none), and load the features it lacks."""
@@ -282,6 +269,15 @@ def http_client(idle_timeout_s: float) -> "tuple[DefaultAsyncHttpxClient, Timeou
     timeout = Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S)
     # A redirect would carry the key to wherever it leads.
     return DefaultAsyncHttpxClient(verify=tls(), timeout=timeout, follow_redirects=False), timeout
+
+
+async def post(client: "ClaudeClient", path: str, body: bytes, options: "RequestOptions") -> "AsyncStream[object]":
+    """Send a request's body, and begin to read its answer."""
+    from anthropic import AsyncStream
+
+    return await client.post(
+        path, content=body, cast_to=object, options=options, stream=True, stream_cls=AsyncStream[object]
+    )
 
 
 def _is_supported(value: object, *path: str) -> bool:

@@ -4,12 +4,14 @@ import json
 from dataclasses import dataclass, field
 
 import msgspec
+from typing_extensions import override
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
-from tui_agent.conversation.wire import read_arguments, write_opaque
+from tui_agent.conversation.wire import write_opaque
+from tui_agent.models.adapter import Reply
 from tui_agent.models.base import Completed, Metered, ReasoningDelta, StopReason, StreamEvent, TextDelta, ToolCallDelta
-from tui_agent.models.encoding import encode, unused_id, with_sources
+from tui_agent.models.encoding import encode, with_sources
 from tui_agent.models.errors import ServerRefusedError
 from tui_agent.models.http import read_error
 from tui_agent.text import one_line
@@ -132,17 +134,11 @@ class _Open:
     size: int = 0
 
 
-class AnthropicReply:
-    """Reads the stream's events in order; `complete` after the last one.
-
-    `taken` are the ids of the conversation's earlier calls; a new call with one of them gets another id.
-    """
+class AnthropicReply(Reply):
+    """Reads the stream's events in order; `complete` after the last one."""
 
     def __init__(self, model: str, taken: frozenset[str] = frozenset()) -> None:
-        self.complete = False
-        self.started = False
-        self._model = model
-        self._taken = set(taken)
+        super().__init__(model, taken)
         self._blocks: dict[int, _Open] = {}
         self._usage = _Usage()
         self._stop_reason = ""
@@ -150,26 +146,27 @@ class AnthropicReply:
         self._pages: dict[str, str] = {}
         self._id = self._cache_miss = ""
 
-    def read(self, data: object) -> list[StreamEvent]:
+    @override
+    def read(self, data: bytes) -> list[StreamEvent]:
         """Read one event, or a whole answer. Raises `ServerRefusedError`; ValueError if it is malformed."""
-        data = json.loads(data) if isinstance(data, bytes) and data.strip() != b"[DONE]" else data
-        kind = data.get("type") if isinstance(data, dict) else None
-        if isinstance(data, dict) and "error" in data and kind in (None, "error"):
-            raise ServerRefusedError(read_error(encode(data)))
+        parsed = json.loads(data) if data.strip() != b"[DONE]" else None
+        kind = parsed.get("type") if isinstance(parsed, dict) else None
+        if isinstance(parsed, dict) and "error" in parsed and kind in (None, "error"):
+            raise ServerRefusedError(read_error(data))
         if kind == _WHOLE:
-            events = self._begin(msgspec.convert(data, _Message))
+            events = self._begin(msgspec.convert(parsed, _Message))
             self.complete = True
             return events
         if kind not in _KNOWN:
             return []
-        event = msgspec.convert(data, _Event)
+        event = msgspec.convert(parsed, _Event)
         found: StreamEvent | None = None
         match event.type:
             case "message_start" if event.message is not None:
                 return self._begin(event.message)
             case "content_block_start" if event.content_block is not None:
                 if event.content_block.type == "compaction":
-                    as_sent = data.get("content_block") if isinstance(data, dict) else None
+                    as_sent = parsed.get("content_block") if isinstance(parsed, dict) else None
                     self._blocks[event.index] = _Open(event.content_block, as_sent if isinstance(as_sent, dict) else {})
                 else:
                     found = self._open_block(event.index, event.content_block)
@@ -185,6 +182,7 @@ class AnthropicReply:
                 self.complete = self.started
         return [found] if found is not None else []
 
+    @override
     def completed(self) -> Completed:
         """The whole answer."""
         blocks = tuple(block for index in sorted(self._blocks) if (block := self._closed(self._blocks[index])))
@@ -260,7 +258,9 @@ class AnthropicReply:
             case "redacted_thinking" if start.data:
                 return Reasoning("", write_opaque(redacted=valid_text(start.data)))
             case "tool_use":
-                return self._call(start, text)
+                # Some gateways send the whole input in the first event.
+                whole = text or (encode(start.input).decode() if start.input else "")
+                return self._made_call(start.id, start.name, whole)
             case "compaction":
                 summary = opened.as_sent.get("content")
                 if not isinstance(summary, str) or not opened.as_sent.get("signature"):
@@ -268,13 +268,6 @@ class AnthropicReply:
                 return Text(valid_text(summary), write_opaque(compaction=encode(opened.as_sent).decode()))
             case _:
                 return None
-
-    def _call(self, start: _ContentBlock, text: str) -> ToolCall:
-        if not text and start.input:  # some gateways send the whole input in the first event
-            text = encode(start.input).decode()
-        arguments, malformed = read_arguments(text)
-        call_id = unused_id(start.id, self._taken)
-        return ToolCall(call_id, valid_text(start.name), arguments, malformed=malformed)
 
     def _count(self, usage: _Usage | None) -> None:
         """Update the usage: later figures are cumulative and replace earlier ones."""

@@ -1,5 +1,6 @@
 """Claude on Amazon Bedrock, with Anthropic's SDK and the credentials that AWS's SDK finds."""
 
+import json
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -7,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 from typing_extensions import override
 
-from tui_agent.models.anthropic.adapter import AnthropicModel, http_client
+from tui_agent.models.anthropic.adapter import AnthropicModel, http_client, post
 from tui_agent.models.anthropic.request import AnthropicOptions
 from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError
 from tui_agent.models.errors import plain, unreadable
@@ -43,15 +44,12 @@ class BedrockModel(AnthropicModel):
 
     @override
     async def _post(self, client: "ClaudeClient", body: bytes, wanted: str) -> "AsyncStream[object]":
-        from anthropic import AsyncStream
-
-        path = f"/model/{quote(self._profile.id, safe=':')}/invoke-with-response-stream"
-        return await client.post(path, content=body, cast_to=object, stream=True, stream_cls=AsyncStream[object])
+        return await post(client, f"/model/{quote(self._profile.id, safe=':')}/invoke-with-response-stream", body, {})
 
     @override
-    async def _data_of(self, stream: "AsyncStream[object]") -> AsyncGenerator[object, None]:
+    async def _data_of(self, stream: "AsyncStream[object]") -> AsyncGenerator[bytes, None]:
         async for data in stream:  # AWS frames its events, which the SDK reads
-            yield data
+            yield json.dumps(data).encode()
 
     @override
     async def _failure(self, error: Exception) -> ModelError | None:

@@ -59,10 +59,6 @@ class GeminiModel(Adapter[HttpClient, GeminiReply]):
         return HttpClient(url, key, self._idle_timeout_s, key_header="x-goog-api-key")
 
     @override
-    async def _release(self, client: HttpClient) -> None:
-        await client.aclose()
-
-    @override
     def _reply(self, request: ModelRequest) -> GeminiReply:
         return GeminiReply(self._profile.id, call_ids(request.messages))
 
@@ -71,7 +67,7 @@ class GeminiModel(Adapter[HttpClient, GeminiReply]):
         return f"/models/{quote(self._profile.id, safe='')}"
 
     @override
-    async def _events(self, request: ModelRequest, reply: GeminiReply) -> AsyncGenerator[object, None]:
+    async def _events(self, request: ModelRequest, reply: GeminiReply) -> AsyncGenerator[bytes, None]:
         client = await self._connection.client()
         body = await asyncio.to_thread(self._encoder.encode, request, self._profile.effort)
         async with aclosing(client.events(f"{self._path}:streamGenerateContent?alt=sse", body)) as events:

@@ -2,28 +2,27 @@
 
 import json
 from base64 import b64encode
-from dataclasses import dataclass, field
 from functools import reduce
 from operator import getitem
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import DecodeError, structs
+from typing_extensions import override
 
-from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
+from tui_agent.conversation.blocks import ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
-from tui_agent.conversation.wire import read_arguments, write_opaque
+from tui_agent.conversation.wire import write_opaque
+from tui_agent.models.adapter import OpenText, Reply, closed, open_text
 from tui_agent.models.base import (
     Completed,
     InvalidRequest,
     Metered,
-    ReasoningDelta,
     StopReason,
     StreamEvent,
-    TextDelta,
     ToolCallDelta,
     Unavailable,
 )
-from tui_agent.models.encoding import encode, unused_id, with_sources
+from tui_agent.models.encoding import encode, with_sources
 from tui_agent.models.errors import ServerRefusedError
 from tui_agent.models.gemini.request import wants_signatures
 from tui_agent.models.http import read_error
@@ -77,37 +76,21 @@ def in_types_of_sdk(kind: type[Answer], data: Any) -> Answer:
             raise DecodeError(str(error)) from error
 
 
-@dataclass(slots=True)
-class _Open:
-    """Text or thoughts that are still streaming. `opaque` is set when the signature arrives, which ends the text."""
-
-    thought: bool
-    pieces: list[str] = field(default_factory=list)
-    opaque: str = ""
-
-
-class GeminiReply:
-    """Reads the stream's chunks in order; `complete` after a chunk with a finish reason.
-
-    `taken` are the ids of the conversation's earlier calls; a new call with one of them gets another id.
-    """
+class GeminiReply(Reply):
+    """Reads the stream's chunks in order; `complete` after a chunk with a finish reason."""
 
     def __init__(self, model: str, taken: frozenset[str] = frozenset()) -> None:
-        self.complete = False
-        self.started = False
-        self._model = model
+        super().__init__(model, taken)
         self._version = ""
-        self._taken = set(taken)
-        self._blocks: list[_Open | ToolCall] = []
+        self._blocks: list[OpenText | ToolCall] = []
         self._usage = Usage()
         self._reason = ""
         self._pages: dict[str, str] = {}
         self._searches = 0
 
-    def read(self, data: object) -> list[StreamEvent]:
+    @override
+    def read(self, data: bytes) -> list[StreamEvent]:
         """Read one chunk, or a list of them. Raises `ServerRefusedError`; ValueError if it is malformed."""
-        if not isinstance(data, bytes):
-            raise TypeError(f"{type(data).__name__} is no data of an event")
         chunks = json.loads(data)
         events: list[StreamEvent] = []
         for chunk in chunks if isinstance(chunks, list) else [chunks]:  # without ``alt=sse`` they come as one list
@@ -142,6 +125,7 @@ class GeminiReply:
             self.complete = True
         return events
 
+    @override
     def completed(self) -> Completed:
         """The whole answer. Raises `Unavailable` if the model failed to write one, since a retry may help.
 
@@ -154,7 +138,7 @@ class GeminiReply:
             raise InvalidRequest(
                 "Gemini misses a thought signature in the conversation: start a new one or compact it."
             )
-        blocks = tuple(block for opened in self._blocks if (block := _closed(opened)) is not None)
+        blocks = tuple(map(closed, self._blocks))
         reason = _STOP.get(self._reason)
         if reason is None:
             if not blocks:
@@ -169,51 +153,29 @@ class GeminiReply:
         signature = b64encode(part.thought_signature).decode() if part.thought_signature else ""
         if part.function_call is not None:
             return self._call(part.function_call, signature)
-        text = valid_text(part.text or "")
-        if part.thought:
-            return self._add(text, thought=True)
-        event = self._add(text, thought=False)
-        if signature:
-            self._sign(signature, apart=not text)
+        event = open_text(self._blocks, thought=bool(part.thought)).add(part.text) if part.text else None
+        if signature and not part.thought:
+            self._sign(signature, apart=not part.text)
         return event
-
-    def _add(self, text: str, *, thought: bool) -> StreamEvent | None:
-        if not text:
-            return None
-        last = self._blocks[-1] if self._blocks else None
-        if not isinstance(last, _Open) or last.thought is not thought or last.opaque:
-            last = _Open(thought)
-            self._blocks.append(last)
-        last.pieces.append(text)
-        return ReasoningDelta(text) if thought else TextDelta(text)
 
     def _sign(self, signature: str, *, apart: bool) -> None:
         """Attach a signature to the last text; `apart`: it came in an empty part of its own and is sent back so."""
         last = self._blocks[-1] if self._blocks else None
-        if isinstance(last, _Open) and not last.thought:
+        if isinstance(last, OpenText) and not last.thought:
             place = {"apart": "yes"} if apart else {}
             last.opaque = write_opaque(model=self._model, signature=signature, **place)
 
     def _call(self, call: "FunctionCall", signature: str) -> StreamEvent:
-        arguments, malformed = read_arguments(encode(call.args or {}).decode())
         api_id = valid_text(call.id or "")
-        call_id = unused_id(api_id, self._taken)
         fields = {"model": self._model}
         if signature:
             fields["signature"] = signature
         if api_id:
             fields["id"] = api_id
         opaque = write_opaque(**fields) if len(fields) > 1 else ""
-        name = valid_text(call.name or "")
-        self._blocks.append(ToolCall(call_id, name, arguments, opaque, malformed))
-        return ToolCallDelta(len(self._blocks) - 1, name, len(arguments))
-
-
-def _closed(opened: _Open | ToolCall) -> Block | None:
-    if isinstance(opened, ToolCall):
-        return opened
-    text = "".join(opened.pieces)
-    return Reasoning(text) if opened.thought else Text(text, opened.opaque)
+        made = self._made_call(api_id, call.name or "", encode(call.args or {}).decode(), opaque)
+        self._blocks.append(made)
+        return ToolCallDelta(len(self._blocks) - 1, made.name, len(made.arguments))
 
 
 def _used(usage: "GenerateContentResponseUsageMetadata", before: Usage) -> Usage:

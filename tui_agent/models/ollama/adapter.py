@@ -9,7 +9,6 @@ import os
 from collections.abc import AsyncGenerator
 
 import msgspec
-from msgspec import structs
 from typing_extensions import override
 
 from tui_agent.conversation.profile import ModelProfile
@@ -18,12 +17,12 @@ from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, Adapter
 from tui_agent.models.base import THIS_MACHINE, Completed, ConnectionLost, LocalModels, ModelError
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import ErrorReply, ServerRefusedError, WrongServerError, bad_address
-from tui_agent.models.http import HttpClient, read_error
+from tui_agent.models.http import HttpClient
 from tui_agent.models.ollama.address import address_of, names_in
 from tui_agent.models.ollama.errors import no_tools, not_pulled, not_running, overflow, refused
 from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
 from tui_agent.models.ollama.reply import OllamaReply
-from tui_agent.models.ollama.request import Encoded, OllamaEncoder, OllamaOptions
+from tui_agent.models.ollama.request import OllamaEncoder, OllamaOptions, Piece
 from tui_agent.models.provider import Provider
 from tui_agent.models.token_bounds import LastMeasured
 
@@ -69,10 +68,6 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
         return HttpClient(address, os.environ.get("OLLAMA_API_KEY", ""), self._idle_timeout_s)
 
     @override
-    async def _release(self, client: HttpClient) -> None:
-        await client.aclose()
-
-    @override
     def _reply(self, request: ModelRequest) -> OllamaReply:
         return OllamaReply(self._profile.id, call_ids(request.messages), request.max_tokens)
 
@@ -110,7 +105,7 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
         self._thinks = facts.can("thinking", unknown=False)
         self._facts = facts
 
-    async def _encoded(self, request: ModelRequest) -> Encoded:
+    async def _encoded(self, request: ModelRequest) -> Piece:
         if not self._thinks:
             self._limit_effort(())
         options = OllamaOptions(
@@ -119,7 +114,7 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
         return await asyncio.to_thread(self._encoder.encode, request, options)
 
     @override
-    async def _events(self, request: ModelRequest, reply: OllamaReply) -> AsyncGenerator[object, None]:
+    async def _events(self, request: ModelRequest, reply: OllamaReply) -> AsyncGenerator[bytes, None]:
         client = await self._connection.client()
         await self._learn()
         if request.tools and self._facts is not None and not self._facts.can("tools"):
@@ -128,9 +123,9 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
             encoded = await self._encoded(request)
             reply.size = encoded.size
             try:
-                async with contextlib.aclosing(client.lines("/api/chat", encoded.body)) as lines:
+                async with contextlib.aclosing(client.lines("/api/chat", encoded.data)) as lines:
                     async for line in lines:
-                        yield parsed_line(line)
+                        yield line
                 break
             except ServerRefusedError as error:
                 if not self._thinks or "does not support thinking" not in error.refusal.text:
@@ -189,13 +184,3 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
     @override
     def _unreachable(self, text: str) -> ModelError:
         return ConnectionLost(not_running(self._url))
-
-
-def parsed_line(line: bytes) -> object:
-    """Parse a line of an answer. Raises `ServerRefusedError` if it reports an error, and `msgspec.DecodeError`."""
-    if line.lstrip().startswith(b"<"):
-        raise WrongServerError("Ollama's address")
-    parsed: object = msgspec.json.decode(line)
-    if isinstance(parsed, dict) and parsed.get("error"):
-        raise ServerRefusedError(structs.replace(read_error(line), status=-1))
-    return parsed

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tui_agent.models.base import InstalledModel
-from tui_agent.models.ollama.facts import OllamaFacts, read_facts
+from tui_agent.models.ollama.facts import OllamaFacts, read_facts, running
 
 if TYPE_CHECKING:
     import httpx2
@@ -30,15 +30,6 @@ class _Listed(msgspec.Struct):
     def can(self, capability: str) -> bool | None:
         """Whether it has a capability; None if the server is too old to say."""
         return None if self.capabilities is None else capability in self.capabilities
-
-
-class _Process(msgspec.Struct):
-    name: str = ""
-    context_length: int = 0
-
-
-class _Processes(msgspec.Struct):
-    models: list[_Process] = []
 
 
 class _Models(msgspec.Struct):
@@ -87,8 +78,7 @@ def installed_models(configured: str = "", budget: int = 0) -> list[InstalledMod
             if not budget:
                 return [InstalledModel(each.id) for each in talking]
             loaded = {
-                each.name: each.context_length
-                for each in msgspec.convert(client.get("/api/ps").raise_for_status().json(), _Processes).models
+                each.name: each.context_length for each in running(client.get("/api/ps").raise_for_status().json())
             }
             until = monotonic() + LIST_TIMEOUT_S
             return [_described(client, each, loaded.get(each.id), budget, until) for each in talking]

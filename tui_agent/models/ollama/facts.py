@@ -51,11 +51,15 @@ def read_facts(shown: object, model: str) -> OllamaFacts:
     )
 
 
+def running(processes: object) -> list[_Running]:
+    """The models that are loaded, in an answer of ``/api/ps``. Raises `msgspec.ValidationError`."""
+    return msgspec.convert(processes, _Processes).models
+
+
 def loaded_context(processes: object, model: str) -> int:
     """The context a model is loaded with, in tokens, from an answer of ``/api/ps``; 0 if unknown.
 
     Raises `msgspec.ValidationError` if the answer is malformed.
     """
     names = {model, model if ":" in model.rsplit("/", 1)[-1] else f"{model}:latest"}
-    running = msgspec.convert(processes, _Processes).models
-    return next((each.context_length for each in running if names & {each.name, each.model}), 0)
+    return next((each.context_length for each in running(processes) if names & {each.name, each.model}), 0)

@@ -10,9 +10,9 @@ import msgspec
 from tui_agent.models.base import ConnectionLost, ModelError, PullProgress, UnknownModel
 from tui_agent.models.errors import ServerRefusedError, WrongServerError, bad_address, plain
 from tui_agent.models.http import HttpClient
-from tui_agent.models.ollama.adapter import parsed_line
 from tui_agent.models.ollama.address import address_of
 from tui_agent.models.ollama.errors import not_running
+from tui_agent.models.ollama.reply import parsed_line
 from tui_agent.models.provider import Provider
 
 IDLE_TIMEOUT_S = 120.0
@@ -55,6 +55,6 @@ async def pulling(provider: Provider, model: str, configured: str = "") -> Async
     except (httpx2.HTTPError, WrongServerError, ValueError) as error:
         raise broke from error
     finally:
-        await client.aclose()
+        await client.close()
     if not finished:
         raise broke

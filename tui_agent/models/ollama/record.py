@@ -1,7 +1,6 @@
 """The provider record of Ollama."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from tui_agent.conversation.profile import FREE, ModelProfile
 from tui_agent.models.base import LocalModels, Model, PullProgress
@@ -29,12 +28,10 @@ def _profile(model: str) -> ModelProfile:
     )
 
 
-async def _pull(model: str, local: LocalModels) -> AsyncGenerator[PullProgress, None]:
+def _pull(model: str, local: LocalModels) -> AsyncGenerator[PullProgress, None]:
     from tui_agent.models.ollama.pulling import pulling
 
-    async with aclosing(pulling(OLLAMA, model, local.host)) as progress:
-        async for each in progress:
-            yield each
+    return pulling(OLLAMA, model, local.host)
 
 
 OLLAMA = Provider(

@@ -2,17 +2,19 @@
 
 import msgspec
 
-from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, valid_text
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import safe_id, safe_name
 from tui_agent.models.encoding import (
+    PICTURES,
+    UNSEEN,
     Fields,
     MessageCache,
     arguments_of,
     encode,
     function_tools,
     result_text,
-    user_message_of,
+    unseen,
 )
 
 
@@ -28,15 +30,10 @@ class OllamaOptions(msgspec.Struct, frozen=True):
     effort: str = ""
 
 
-class Encoded(msgspec.Struct, frozen=True):
-    """A request's body, and its size in bytes without pictures."""
-
-    body: bytes
-    size: int
-
-
-class _Piece(msgspec.Struct, frozen=True):
-    """One message's JSON, objects separated by commas, and its size in bytes without pictures; empty if not sent."""
+class Piece(msgspec.Struct, frozen=True):
+    """JSON, and its size in bytes without pictures: of a request, or of one message, which is empty or some objects
+    separated by commas.
+    """
 
     data: bytes
     size: int
@@ -46,9 +43,9 @@ class OllamaEncoder:
     """Encodes requests; keeps the bytes of each message while it is part of the latest request."""
 
     def __init__(self) -> None:
-        self._pieces: MessageCache[_Piece] = MessageCache()
+        self._pieces: MessageCache[Piece] = MessageCache()
 
-    def encode(self, request: ModelRequest, options: OllamaOptions) -> Encoded:
+    def encode(self, request: ModelRequest, options: OllamaOptions) -> Piece:
         """The request's body, with the messages last, so that a longer conversation's body extends a shorter one's.
 
         ``truncate`` and ``shift`` (from Ollama 0.12.6) make it refuse a request that does not fit, instead of silently
@@ -67,19 +64,19 @@ class OllamaEncoder:
         pieces = [piece for piece in made if piece.data]
         if request.system.strip():
             system = encode({"role": "system", "content": valid_text(request.system)})
-            pieces.insert(0, _Piece(system, len(system)))
+            pieces.insert(0, Piece(system, len(system)))
         begin = encode(head)[:-1]
         body = begin + b',"messages":[' + b",".join(piece.data for piece in pieces) + b"]}"
-        return Encoded(body, len(begin) + sum(piece.size for piece in pieces))
+        return Piece(body, len(begin) + sum(piece.size for piece in pieces))
 
 
-def _encoded(message: RequestMessage, before: RequestMessage | None, sees: bool) -> _Piece:
+def _encoded(message: RequestMessage, before: RequestMessage | None, sees: bool) -> Piece:
     fields = (
         _assistant_message(message) if message.role == "assistant" else _user_message(message, _names_of(before), sees)
     )
     data = b",".join(map(encode, fields))
     pictures = sum(len(image) for field in fields for image in _images_in(field))
-    return _Piece(data, len(data) - pictures)
+    return Piece(data, len(data) - pictures)
 
 
 def _images_in(field: Fields) -> list[str]:
@@ -101,8 +98,6 @@ def _assistant_message(message: RequestMessage) -> list[Fields]:
             case ToolCall():
                 function = {"index": len(calls), "name": safe_name(block.name), "arguments": arguments_of(block)}
                 calls.append({"id": safe_id(block.id), "function": function})
-            case _:
-                pass
     if not texts and not calls:
         return []
     fields: Fields = {"role": "assistant", "content": "\n\n".join(texts)}
@@ -115,21 +110,33 @@ def _assistant_message(message: RequestMessage) -> list[Fields]:
 
 def _user_message(message: RequestMessage, names: dict[str, str], sees: bool) -> list[Fields]:
     """A message with role user: a message for each tool result, then one for the user's text and pictures."""
-    asked = user_message_of(message, sees)
-    results: list[Fields] = [
-        {
-            "role": "tool",
-            "content": result_text(result),
-            "tool_name": names.get(result.call_id, "unnamed"),
-            "tool_call_id": safe_id(result.call_id),
-        }
-        for result in asked.results
-    ]
-    if not asked.text and not asked.pictures:
+    results: list[Fields] = []
+    texts: list[str] = []
+    instead: list[str] = []
+    pictures: list[str] = []
+    for block in message.blocks:
+        images: tuple[Image, ...] = ()
+        match block:
+            case ToolResult():
+                name = names.get(block.call_id, "unnamed")
+                result: Fields = {"role": "tool", "content": result_text(block), "tool_name": name}
+                results.append({**result, "tool_call_id": safe_id(block.call_id)})
+                images = block.images
+            case Text() if block.text.strip():
+                texts.append(valid_text(block.text))
+            case Image():
+                images = (block,)
+        for image in images:
+            if told := unseen(image) if sees else UNSEEN:
+                instead.append(told)
+            else:
+                pictures.append(image.data)
+    text = "\n\n".join((*texts, *instead)) or (PICTURES if results and pictures else "")
+    if not text and not pictures:
         return results
-    said: Fields = {"role": "user", "content": asked.text}
-    if asked.pictures:
-        said["images"] = [image.data for image in asked.pictures]
+    said: Fields = {"role": "user", "content": text}
+    if pictures:
+        said["images"] = pictures
     return [*results, said]
 
 

@@ -109,10 +109,6 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         return HttpClient(self._service.url, key, self._idle_timeout_s)
 
     @override
-    async def _release(self, client: HttpClient) -> None:
-        await client.aclose()
-
-    @override
     def _reply(self, request: ModelRequest) -> OpenAiReply:
         taken = call_ids(request.messages)
         if self._service.api == "responses":
@@ -121,7 +117,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         return ChatReply(self._profile.id, taken, request.max_tokens if self._service.local else 0)
 
     @override
-    async def _events(self, request: ModelRequest, reply: OpenAiReply) -> AsyncGenerator[object, None]:
+    async def _events(self, request: ModelRequest, reply: OpenAiReply) -> AsyncGenerator[bytes, None]:
         client = await self._connection.client()
         path = CHAT if self._service.api != "responses" else RESPONSES if request.summarize is None else COMPACT
         async with self._exclusive():

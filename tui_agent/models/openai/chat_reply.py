@@ -7,21 +7,21 @@ chunk, or never; reasoning under three names. This reader accepts all of that.
 from dataclasses import dataclass, field
 
 import msgspec
+from typing_extensions import override
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
-from tui_agent.conversation.wire import is_object, read_arguments, write_opaque
+from tui_agent.conversation.wire import is_object, write_opaque
+from tui_agent.models.adapter import OpenText, Reply, open_text
 from tui_agent.models.base import (
     Completed,
     Metered,
-    ReasoningDelta,
     StopReason,
     StreamEvent,
-    TextDelta,
     ToolCallDelta,
     Unavailable,
 )
-from tui_agent.models.encoding import encode, unused_id
+from tui_agent.models.encoding import encode
 from tui_agent.models.errors import ServerRefusedError
 from tui_agent.models.http import read_error
 from tui_agent.models.speed import Timings
@@ -159,15 +159,6 @@ _chunks = msgspec.json.Decoder(_Chunk)
 
 
 @dataclass(slots=True)
-class _Open:
-    """Text or thoughts that are still streaming; `details` are OpenRouter's, to be sent back."""
-
-    thought: bool
-    pieces: list[str] = field(default_factory=list)
-    details: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class _OpenCall:
     """A call that is still streaming."""
 
@@ -177,20 +168,16 @@ class _OpenCall:
     size: int = 0
 
 
-class ChatReply:
+class ChatReply(Reply):
     """Reads the stream's chunks in order; `complete` after a finish reason or the end marker.
 
-    `taken` are the ids of the conversation's earlier calls; a call without an unused id gets a new one. `max_tokens` is
-    the request's (0: do not distinguish a full window from it).
+    `max_tokens` is the request's (0: do not distinguish a full window from it).
     """
 
     def __init__(self, model: str, taken: frozenset[str] = frozenset(), max_tokens: int = 0) -> None:
-        self.complete = False
-        self.started = False
-        self._model = model
-        self._taken = set(taken)
+        super().__init__(model, taken)
         self._max_tokens = max_tokens
-        self._blocks: list[_Open | _OpenCall] = []
+        self._blocks: list[OpenText | _OpenCall] = []
         self._calls: dict[int, _OpenCall] = {}
         self._usage = Usage()
         self._charged: float | None = None
@@ -199,10 +186,9 @@ class ChatReply:
         self._refused = False
         self._timings: Timings | None = None
 
-    def read(self, data: object) -> list[StreamEvent]:
+    @override
+    def read(self, data: bytes) -> list[StreamEvent]:
         """Read one event's data. Raises `msgspec.DecodeError`, and `ServerRefusedError`."""
-        if not isinstance(data, bytes):
-            raise TypeError(f"{type(data).__name__} is no data of an event")
         if data.strip() == _END:
             self.complete = self.complete or self.started
             return []
@@ -265,9 +251,10 @@ class ChatReply:
 
     def take_in(self, written: str) -> None:
         """End the answer with output that the server rejected, as text."""
-        _add(self._open(thought=False), written)
+        open_text(self._blocks, thought=False).add(written)
         self.complete = self.started = True
 
+    @override
     def completed(self) -> Completed:
         """The whole answer. Raises `Unavailable` if the server aborted it, since a retry may help."""
         if self._reason in _FAILED:
@@ -288,24 +275,17 @@ class ChatReply:
         details = [bytes(each).decode() for each in message.reasoning_details or ()]
         thought = message.reasoning_content or message.reasoning or _thought_in(message.content)
         if thought or details:
-            opened = self._open(thought=True)
+            opened = open_text(self._blocks, thought=True)
             opened.details += details
             if thought:
-                events.append(ReasoningDelta(_add(opened, thought)))
+                events.append(opened.add(thought))
         text = _text_of(message.content) or message.refusal
         if text:
-            events.append(TextDelta(_add(self._open(thought=False), text)))
+            events.append(open_text(self._blocks, thought=False).add(text))
         self._refused = self._refused or bool(message.refusal)
         for number, call in enumerate(message.tool_calls or ()):
             events.append(self._call(call, first=number == 0))
         return events
-
-    def _open(self, *, thought: bool) -> _Open:
-        last = self._blocks[-1] if self._blocks else None
-        if not isinstance(last, _Open) or last.thought is not thought:
-            last = _Open(thought)
-            self._blocks.append(last)
-        return last
 
     def _call(self, call: _Call, *, first: bool) -> StreamEvent:
         """Add a piece to the call with its index; without an index, to the newest call, unless it has another id.
@@ -334,25 +314,14 @@ class ChatReply:
         opened.size += len(piece)
         return ToolCallDelta(index, opened.name, opened.size)
 
-    def _closed(self, opened: _Open | _OpenCall) -> Block | None:
+    def _closed(self, opened: OpenText | _OpenCall) -> Block | None:
         text = "".join(opened.pieces)
         if isinstance(opened, _OpenCall):
-            return self._closed_call(opened, text)
+            return self._made_call(opened.id, opened.name, text)
         if not opened.thought:
             return Text(text) if text else None
         opaque = write_opaque(details=encode(opened.details).decode()) if opened.details else ""
         return Reasoning(text, opaque) if text or opaque else None
-
-    def _closed_call(self, opened: _OpenCall, text: str) -> ToolCall:
-        arguments, malformed = read_arguments(text)
-        call_id = unused_id(opened.id, self._taken)
-        return ToolCall(call_id, opened.name, arguments, malformed=malformed)
-
-
-def _add(opened: _Open, text: str) -> str:
-    text = valid_text(text)
-    opened.pieces.append(text)
-    return text
 
 
 def _text_of(content: str | list[_Part] | None) -> str:

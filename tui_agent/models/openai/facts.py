@@ -60,16 +60,12 @@ class _Listing(msgspec.Struct):
     data: list[_Listed] = []
 
 
-class _Generation(msgspec.Struct):
-    n_ctx: int | None = None
-
-
 class _Modalities(msgspec.Struct):
     vision: bool | None = None
 
 
 class _Props(msgspec.Struct):
-    default_generation_settings: _Generation | None = None
+    default_generation_settings: _Meta | None = None
     modalities: _Modalities | None = None
 
 

@@ -3,10 +3,12 @@
 from dataclasses import dataclass, field
 
 import msgspec
+from typing_extensions import override
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
-from tui_agent.conversation.wire import read_arguments, write_opaque
+from tui_agent.conversation.wire import write_opaque
+from tui_agent.models.adapter import Reply
 from tui_agent.models.base import (
     Completed,
     Metered,
@@ -16,7 +18,7 @@ from tui_agent.models.base import (
     TextDelta,
     ToolCallDelta,
 )
-from tui_agent.models.encoding import unused_id, with_sources
+from tui_agent.models.encoding import with_sources
 from tui_agent.models.errors import ErrorReply, ServerRefusedError
 from tui_agent.models.http import read_error
 from tui_agent.models.openai.chat_reply import Charged, InputDetails, OutputDetails
@@ -134,18 +136,13 @@ class _Open:
     refused: bool = False
 
 
-class ResponsesReply:
-    """Reads the stream's events in order; `complete` after the event that ends the response.
-
-    `taken` are the ids of the conversation's earlier calls; a new call with one of them gets another id. `name`: the
-    model's in settings and entries.
+class ResponsesReply(Reply):
+    """Reads the stream's events in order; `complete` after the event that ends the response. `name`: the model's in
+    settings and entries.
     """
 
     def __init__(self, model: str, taken: frozenset[str] = frozenset(), name: str = "") -> None:
-        self.complete = False
-        self.started = False
-        self._model = model
-        self._taken = set(taken)
+        super().__init__(model, taken)
         self._items: dict[int, _Open] = {}
         self._usage = Usage()
         self._charged: float | None = None
@@ -154,10 +151,9 @@ class ResponsesReply:
         self._name = name
         self._compacted: tuple[Text, ...] = ()
 
-    def read(self, data: object) -> list[StreamEvent]:
+    @override
+    def read(self, data: bytes) -> list[StreamEvent]:
         """Read one event's data, or a whole answer. Raises `msgspec.DecodeError`, and `ServerRefusedError`."""
-        if not isinstance(data, bytes):
-            raise TypeError(f"{type(data).__name__} is no data of an event")
         if data.strip() == b"[DONE]":
             return []
         kind = _kinds.decode(data)
@@ -181,6 +177,7 @@ class ResponsesReply:
         item_event = self._item(event)
         return [item_event] if item_event is not None else []
 
+    @override
     def completed(self) -> Completed:
         """The whole answer."""
         blocks = tuple(
@@ -274,9 +271,7 @@ class ResponsesReply:
             case "reasoning":
                 return _reasoning(item, streamed)
             case "function_call":
-                arguments, malformed = read_arguments(item.arguments or streamed)
-                call_id = unused_id(item.call_id or "", self._taken)
-                return ToolCall(call_id, valid_text(item.name or ""), arguments, malformed=malformed)
+                return self._made_call(item.call_id or "", item.name or "", item.arguments or streamed)
             case _:
                 return None
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.adapter import IDLE_TIMEOUT_S
-from tui_agent.models.anthropic.adapter import AnthropicModel, http_client
+from tui_agent.models.anthropic.adapter import AnthropicModel, http_client, post
 from tui_agent.models.anthropic.request import AnthropicOptions
 from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError
 from tui_agent.models.errors import plain
@@ -64,18 +64,9 @@ class ClaudeOnVertex(AnthropicModel):
 
     @override
     async def _post(self, client: "ClaudeClient", body: bytes, wanted: str) -> "AsyncStream[object]":
-        from anthropic import AsyncStream
-
         path = f"{self._place}/{self._profile.id}:streamRawPredict"
-        streamed = body[:-1] + b',"stream":true}'
-        return await client.post(
-            path,
-            content=streamed,
-            cast_to=object,
-            options={"headers": {"anthropic-beta": wanted} if wanted else {}},
-            stream=True,
-            stream_cls=AsyncStream[object],
-        )
+        headers = {"anthropic-beta": wanted} if wanted else {}
+        return await post(client, path, body[:-1] + b',"stream":true}', {"headers": headers})
 
     @override
     async def _failure(self, error: Exception) -> ModelError | None:
