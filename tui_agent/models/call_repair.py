@@ -21,6 +21,7 @@ from tui_agent.conversation.view import View
 from tui_agent.conversation.wire import fresh_id, is_object, next_id, read_arguments
 from tui_agent.models.base import Completed
 from tui_agent.regex import regex
+from tui_agent.system.lenient import decoded
 
 MAX_SEARCHED = 100_000
 """Longer texts are not searched for calls: they are answers."""
@@ -288,6 +289,4 @@ def _as(value: object, kind: str) -> object:
 
 
 def _schema(tool: ToolDefinition) -> Mapping[str, object]:
-    with suppress(msgspec.DecodeError):
-        return msgspec.json.decode(tool.schema, type=dict[str, object])
-    return {}
+    return decoded(tool.schema, dict[str, object]) or {}

@@ -15,8 +15,7 @@ import msgspec
 from tui_agent.models.provider import Provider
 from tui_agent.settings.sources import home_folder
 from tui_agent.system.durable import make_private_folder, write_file
-
-_entries = msgspec.json.Decoder(dict[str, list[str]])
+from tui_agent.system.lenient import decoded_file
 
 
 class Learned(msgspec.Struct, frozen=True):
@@ -39,10 +38,7 @@ class Learned(msgspec.Struct, frozen=True):
             write_file(self._path, msgspec.json.encode(dict(list(kept.items())[-self.most :])))
 
     def _read(self) -> dict[str, list[str]]:
-        try:
-            return _entries.decode(self._path.read_bytes())
-        except (OSError, msgspec.DecodeError):
-            return {}
+        return decoded_file(self._path, dict[str, list[str]]) or {}
 
     @property
     def _path(self) -> Path:

@@ -15,6 +15,7 @@ from typing import TypeAlias, TypeVar, get_args, get_type_hints
 import msgspec
 
 from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.system.lenient import decoded
 from tui_agent.tools.base import ToolFailure
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
@@ -230,10 +231,7 @@ def _inline(schema: object, components: Mapping[str, object], above: tuple[str, 
 
 def expected(definition: ToolDefinition) -> str:
     """How to call a tool, in one line, for a model that called it wrongly: its parameters, and an example."""
-    try:
-        schema = msgspec.json.decode(definition.schema, type=dict[str, object])
-    except msgspec.DecodeError:
-        schema = {}
+    schema = decoded(definition.schema, dict[str, object]) or {}
     properties, required = schema.get("properties"), schema.get("required")
     listed = properties.items() if isinstance(properties, dict) else ()
     fields = {name: field for name, field in listed if isinstance(field, dict)}

@@ -11,6 +11,7 @@ from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.models.offline.commands import OfflineCommand, Step
 from tui_agent.regex import regex
+from tui_agent.system.lenient import decoded
 
 _ASKED = (
     ("Current state", "Files & changes", "Exact next steps"),
@@ -170,10 +171,7 @@ def _facts(messages: Sequence[RequestMessage]) -> dict[str, list[str]]:
 
 
 def _arguments(arguments: str) -> _Arguments:
-    try:
-        return msgspec.json.decode(arguments, type=_Arguments)
-    except msgspec.MsgspecError:
-        return _Arguments()  # another model's arguments, with unexpected types
+    return decoded(arguments, _Arguments) or _Arguments()  # another model's may have unexpected types
 
 
 def _flat(text: str) -> str:

@@ -23,6 +23,7 @@ from tui_agent.settings.brought import PLUGIN_DATA, plugin_name, plugin_servers
 from tui_agent.settings.servers import listed_servers, plain_json, server_from, usable_name
 from tui_agent.settings.trust import EDITORS_SERVERS_FILE, SERVERS_FILE
 from tui_agent.system.durable import make_private_folder, write_file
+from tui_agent.system.lenient import decoded_file
 from tui_agent.system.programs import is_written, written_folders
 from tui_agent.system.regular import read_bytes
 from tui_agent.text import one_line
@@ -300,10 +301,7 @@ class ServerSwitches:
         return f"{server.source} {server.name} {server.digest if server.source == 'project' else ''}".strip()
 
     def _read(self) -> "_Kept":
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_Kept)
-        except (OSError, msgspec.DecodeError):
-            return _Kept()
+        return decoded_file(self._path, _Kept) or _Kept()
 
 
 class _Kept(msgspec.Struct):

@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from tui_agent.settings import OAuth, ToolServer
 from tui_agent.system.durable import make_private_folder, write_file
+from tui_agent.system.lenient import decoded_file
 from tui_agent.tools.mcp.process import MAX_MESSAGE
 
 if TYPE_CHECKING:
@@ -126,10 +127,7 @@ class Tokens:
         return float(ends) if ends else None, OAuthMetadata.model_validate_json(metadata) if metadata else None
 
     def _read(self) -> dict[str, str]:
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, str])
-        except (OSError, msgspec.DecodeError):
-            return {}
+        return decoded_file(self._path, dict[str, str]) or {}
 
     def _write(self, more: dict[str, str]) -> None:
         make_private_folder(self._path.parent)

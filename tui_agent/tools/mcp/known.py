@@ -16,6 +16,7 @@ import msgspec
 from tui_agent.conversation.blocks import ToolDefinition, valid_text
 from tui_agent.regex import regex
 from tui_agent.system.durable import make_private_folder, write_file
+from tui_agent.system.lenient import decoded_file
 from tui_agent.text import clean, one_line
 from tui_agent.tools.mcp.configuration import FOLDER, ConfiguredServer
 
@@ -248,10 +249,7 @@ class ServerListCache:
 
     def load(self, server: ConfiguredServer) -> KnownServer | None:
         """What was known last time; None if there is no file, or it cannot be read."""
-        try:
-            return msgspec.json.decode(self._path(server).read_bytes(), type=KnownServer)
-        except (OSError, ValueError, RecursionError):
-            return None
+        return decoded_file(self._path(server), KnownServer)
 
     def save(self, server: ConfiguredServer, known: KnownServer) -> None:
         """Store it for later starts. Raises OSError."""

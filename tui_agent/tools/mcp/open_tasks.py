@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from tui_agent.system.durable import make_private_folder, write_file
+from tui_agent.system.lenient import decoded_file
 
 GOES_ON: Final = (
     "[interrupted: nobody waited any more for the result, but the server goes on with this call as a task. The same "
@@ -53,10 +54,7 @@ class OpenTasks:
 
     def _known(self) -> dict[str, str]:
         if self._ids is None:
-            try:
-                self._ids = msgspec.json.decode(self._path.read_bytes(), type=dict[str, str])
-            except (OSError, ValueError):
-                self._ids = {}
+            self._ids = decoded_file(self._path, dict[str, str]) or {}
         return self._ids
 
     def _write(self) -> None:

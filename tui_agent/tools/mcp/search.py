@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from tui_agent.regex import regex
+from tui_agent.system.lenient import decoded
 from tui_agent.tools.gate.patterns import words as table
 from tui_agent.tools.mcp.known import KnownTool
 
@@ -99,11 +100,7 @@ def _words_of(entry: SearchableTool) -> list[str]:
 
 
 def _arguments(tool: KnownTool) -> Sequence[str]:
-    try:
-        schema = msgspec.json.decode(tool.schema)
-    except msgspec.DecodeError:
-        return ()
-    properties = schema.get("properties") if isinstance(schema, dict) else None
+    properties = (decoded(tool.schema, dict[str, object]) or {}).get("properties")
     return [str(name) for name in properties] if isinstance(properties, dict) else ()
 
 
