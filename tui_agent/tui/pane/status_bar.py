@@ -178,15 +178,15 @@ def status_line(
     are shortened or left out where room is short."""
     left = _activity(status, glyphs, now)
     right = [
-        _summarising(status),
-        _jobs(status),
-        _problems(status),
+        _word("summarising" if status.summarising else "", 12, "$accent"),
+        _word(counted(status.jobs, "job") if status.jobs else "", 9, "$accent"),
+        _word(counted(status.problems, "problem") if status.problems else "", 10, "$text-warning"),
         _sandbox(status),
-        _mode(status),
+        _word(status.mode, 9, "$text-warning" if status.mode == "allow" else MUTED),
         _model(status, glyphs),
         _gauge(status, glyphs, thresholds),
-        _next(status),
-        _cache(status),
+        _word(status.soon, 9),
+        _word(f"cache {100 * status.cache_share:.0f}%" if status.cache_share else "", 13),
         _speed(status),
         _cost(status),
     ]
@@ -233,36 +233,15 @@ def _activity(status: StatusBarFacts, glyphs: Glyphs, now: float) -> Piece:
     )
 
 
-def _summarising(status: StatusBarFacts) -> Piece:
-    if not status.summarising:
-        return (Form(0),)
-    return Form(12, (ColoredText("summarising", "$accent"),)), Form(0)
-
-
-def _jobs(status: StatusBarFacts) -> Piece:
-    if not status.jobs:
-        return (Form(0),)
-    jobs = counted(status.jobs, "job")
-    return Form(9, (ColoredText(jobs, "$accent"),)), Form(0)
-
-
-def _problems(status: StatusBarFacts) -> Piece:
-    if not status.problems:
-        return (Form(0),)
-    return Form(10, (ColoredText(counted(status.problems, "problem"), "$text-warning"),)), Form(0)
+def _word(text: str, rank: int, color: str = MUTED) -> Piece:
+    """A piece that is there or not; one without text is not."""
+    return (Form(rank, (ColoredText(text, color),)), Form(0)) if text else (Form(0),)
 
 
 def _sandbox(status: StatusBarFacts) -> Piece:
     if status.unconfined:
-        return Form(9, (ColoredText("no sandbox", "$text-warning"),)), Form(0)
-    if status.confined and status.mode == "auto":
-        return Form(9, (ColoredText("sandboxed"),)), Form(0)
-    return (Form(0),)
-
-
-def _mode(status: StatusBarFacts) -> Piece:
-    color = "$text-warning" if status.mode == "allow" else MUTED
-    return Form(9, (ColoredText(status.mode, color),)), Form(0)
+        return _word("no sandbox", 9, "$text-warning")
+    return _word("sandboxed" if status.confined and status.mode == "auto" else "", 9)
 
 
 def _model(status: StatusBarFacts, glyphs: Glyphs) -> Piece:
@@ -275,7 +254,7 @@ def _gauge(status: StatusBarFacts, glyphs: Glyphs, thresholds: GaugeMarks) -> Pi
     about = "" if status.measured or not status.tokens else "~"
     if status.window <= 0:
         tokens = f"{about}{compact_count(status.tokens)} tokens" if status.tokens else ""
-        return Form(5, (ColoredText(tokens),)), Form(0)
+        return _word(tokens, 5)
     share = status.tokens / status.window
     color = (
         "$text-error" if share >= thresholds.red else "$text-warning" if share >= thresholds.yellow else "$foreground"
@@ -295,11 +274,6 @@ def _gauge(status: StatusBarFacts, glyphs: Glyphs, thresholds: GaugeMarks) -> Pi
     )
 
 
-def _next(status: StatusBarFacts) -> Piece:
-    """The next context step, once it is near."""
-    return (Form(9, (ColoredText(status.soon),)), Form(0)) if status.soon else (Form(0),)
-
-
 def _ticked(bar: str, filled: int, color: str, ticks: Iterable[float], glyphs: Glyphs) -> tuple[ColoredText, ...]:
     """The gauge's bar, with a tick at each layer's start."""
     full, empty = ("|", "|") if glyphs is ASCII else ("┿", "┼")
@@ -314,12 +288,6 @@ def _ticked(bar: str, filled: int, color: str, ticks: Iterable[float], glyphs: G
         ColoredText("".join(span.text for span in same), tone)
         for tone, same in groupby(spans, key=lambda span: span.color)
     )
-
-
-def _cache(status: StatusBarFacts) -> Piece:
-    if not status.cache_share:
-        return (Form(0),)
-    return Form(13, (ColoredText(f"cache {100 * status.cache_share:.0f}%"),)), Form(0)
 
 
 def _speed(status: StatusBarFacts) -> Piece:
