@@ -149,8 +149,6 @@ class BrowserTab:
             case ["resize", {"width": int(columns), "height": int(rows)}] if not self._output.is_closing():
                 with suppress(OSError):
                     _resize(self._terminal, columns, rows)
-            case _:
-                pass
 
     async def close(self) -> None:
         """End the app by hanging up, which it takes as any terminal's end; if it does not end, kill it."""

@@ -263,8 +263,6 @@ class EditorConversation:
                 outcome.failed = event
             case events.TurnFinished():
                 outcome.finished = event
-            case _:
-                pass
 
     async def _in_terminal(self, event: events.AgentEvent, update: Update) -> Update | None:
         """The update with the client's terminal in place of a command's output; None: the terminal shows it."""

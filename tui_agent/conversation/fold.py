@@ -269,8 +269,6 @@ class Fold:
                         self.queued[number] = queued
                 case ContextEntry():
                     self._take_back_context(entry)
-                case _:
-                    pass
         kinds = {self.log.kind(number) for number in entries.numbers}
         if Prefix in kinds:
             self.prefix, self.dirty = self._newest(Prefix, seq), 0
@@ -386,8 +384,6 @@ class Fold:
                     self.words_stale = True
                     self._switched[next(reversed(self.context))].append(target.seq)
                     self._reconsider(target, active=not active)
-            case _:
-                pass
         for state in states:
             self._recompute(state)
 

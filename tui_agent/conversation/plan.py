@@ -90,8 +90,6 @@ def knows_of_plan_mode(log: Log, known_at: int = 0, known: bool = False) -> bool
                 return False
             case Message() if entry.outcome.steps:
                 return False
-            case _:
-                pass
     return False
 
 

@@ -301,8 +301,6 @@ def shown_result(
             case Shortened():
                 (block,) = cover.blocks[cover.items.index(result_state.seq)]
                 return (block if isinstance(block, ToolResult) else result), "shortened"
-            case _:
-                pass
     if not result_state.agent_visible:
         return _replaced_by(result, NOT_SHOWN), "digested"
     evicted = result_state.artifact is not None and result_state.artifact.evicted
@@ -376,8 +374,6 @@ def _sent_blocks(state: MessageState, blocks: tuple[Block, ...]) -> tuple[Block,
                 own.append(block)
             case Reasoning() if state.with_reasoning:
                 own.append(block)
-            case _:
-                pass
     return tuple(own) if any(not isinstance(block, Reasoning) for block in own) else ()
 
 

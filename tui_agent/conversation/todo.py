@@ -82,8 +82,6 @@ def newest_todo(log: Log) -> TodoList:
                     carried_out.discard(block.id)
                     if block.name == TODO and (found := decoded(block.arguments, TodoList)) is not None:
                         return found
-                case _:
-                    pass
     return TodoList(())
 
 

@@ -168,8 +168,6 @@ class PlainOutput:
                 self.finish()
                 why = CUT_OFF.get(event.stop_reason, "Stopped." if event.stop_reason == "interrupted" else "Done.")
                 say(f"{why} {wait_text(event.duration_ms / 1_000)}, {money_text(event.cost_usd)}.")
-            case _:
-                pass
 
     def finish(self) -> None:
         """Say what is left of an answer's last line."""

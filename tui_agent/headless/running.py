@@ -209,8 +209,6 @@ async def _turn(
                     _say(f"{event.sentence}.")
                 case events.Alert() if not streaming:
                     _say(f"watchdog: {event.text}")
-                case _:
-                    pass
             if streaming:
                 _print_json(_stamped(events.encode(event)))
 

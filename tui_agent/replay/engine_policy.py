@@ -172,8 +172,6 @@ class EnginePolicy:
                 compacted = effect.step in ("summary", "checkpoint")
                 self.compactions += compacted
                 self.clearings += not compacted
-            case _:
-                pass
         return self._memory(effect)
 
     def _finish_background(self, *, awaited: bool = False) -> None:

@@ -84,8 +84,6 @@ class AsRecorded:
                 self.clearings += 1
             case entries.Cleared():
                 self.clearings += 1
-            case _:
-                pass
         self._view.apply(entry)
 
     def _bill(self, usage: entries.Usage, model: str, now: float) -> None:

@@ -156,8 +156,6 @@ def _paired(entries: Sequence[AnyEntry]) -> tuple[dict[tuple[int, str], Message]
                     results[callers[name], name] = entry
                 case ToolResult():
                     alone.add(entry.seq)
-                case _:
-                    pass
     return results, alone
 
 

@@ -162,8 +162,6 @@ class _Session:
                     self._queued[entry.seq] = entry
                 case ContextEntry():
                     texts += 1
-                case _:
-                    pass
         least, most = CARD_CHARACTERS
         self._card = max(least, min(most, PAGE_CHARACTERS // texts))
         self._pictures = PICTURE_CHARACTERS
@@ -262,8 +260,6 @@ class _Session:
                 yield f'<details class="card boundary"><summary>{line}</summary>{self._pre(entry.text)}</details>\n'
             case ContextEntry() | HeadMoved() | ModelSwitched() | CeilingReached() | CeilingReset():
                 yield f'<p class="step">{safe(step_line(entry))}</p>\n'
-            case _:
-                pass
 
     def _said(self, message: Message) -> Iterator[str]:
         yield f'<p class="quiet">{time_text(message.time)}</p>'
@@ -284,8 +280,6 @@ class _Session:
                     yield f'<div class="answer">{_prose(text)}</div>\n'
                 case ToolCall():
                     yield self._call(block, self._results.get((message.seq, block.id)))
-                case _:
-                    pass
         number = f"call {call.number:,} · " if (call := self._calls.get(message.seq)) is not None else ""
         yield f'<p class="quiet used" id="e{message.seq}">{number}{safe(_used(message))}</p>\n'
 

@@ -147,8 +147,6 @@ def _passages(entries: Sequence[AnyEntry], artifacts: Artifacts) -> Iterator[_Pa
                 yield _Passage(seq=entry.seq, time=entry.time, role="digest", text=entry.text)
             case Summarized() | Checkpointed():
                 yield _Passage(seq=entry.seq, time=entry.time, role=entry.compaction, text=entry.text)
-            case _:
-                pass
     # The raw output of commands that were answered; they may go on running.
     names: list[str] = []
     with suppress(OSError):

@@ -108,8 +108,6 @@ def _of_message(message: entries.Message) -> Iterator[tuple[str, dict[str, objec
                 result = {"call_id": block.call_id, "text": block.text, "is_error": block.is_error}
                 kept = {"artifact": message.artifact, "duration_ms": message.duration_ms}
                 yield "tool_result", {**said, **result, **kept}
-            case _:
-                pass
     if message.usage is not None:
         ended = {"stop_reason": message.stop_reason, "duration_ms": message.duration_ms}
         yield "model_usage", {**said, **_used(message), **ended}

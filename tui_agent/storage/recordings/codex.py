@@ -79,8 +79,6 @@ class CodexReader(RecordingReader):
                 self._use(number, payload["info"]["total_token_usage"].value, _used(used), time)
             case kind if kind in ITEMS:
                 self._item(number, record, time)
-            case _:
-                pass
 
     def _item(self, number: int, item: Json, time: float) -> None:
         call, role = item["call_id"].text or item["id"].text, item["role"].text

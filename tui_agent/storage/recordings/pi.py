@@ -87,8 +87,6 @@ class PiReader(RecordingReader):
                 self._take_words(words(blocks), time)
             case "branchSummary":
                 self._take_words(record["summary"].text, time)
-            case _:
-                pass
 
     def _take_words(self, text: str, time: float) -> None:
         if text.strip():
