@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from tui_agent.context.compaction.extract import PATH_KEYS, arguments_of
+from tui_agent.context.compaction.extract import PATH_KEYS
 from tui_agent.context.compaction.facts import Source, count_mentions
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.replay.policies import PolicySetup, ReplayPolicy
@@ -24,6 +24,7 @@ from tui_agent.replay.script import RecordedCall, Script, commands_of
 from tui_agent.replay.simulation import policies, simulate
 from tui_agent.settings import Settings
 from tui_agent.storage.recordings.reading import read_file
+from tui_agent.system.lenient import object_in
 
 AHEAD = 120
 """Calls after a summary in which something counts as used again."""
@@ -43,7 +44,7 @@ def used_by(call: RecordedCall) -> Iterator[Used]:
             for command in commands_of(block):
                 yield Used("command", command)
                 yield from (Used("path", fact.text) for fact in count_mentions(command) if fact.kind == "path")
-            given = arguments_of(block)
+            given = object_in(block.arguments)
             yield from (Used("path", path) for key in PATH_KEYS if isinstance(path := given.get(key), str) and path)
 
 

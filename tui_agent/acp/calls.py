@@ -1,6 +1,5 @@
 """Tool calls as shown by editors: kind, title, files, diffs, output."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from acp.schema import (
 )
 
 from tui_agent.conversation.tool_facts import facts_of
+from tui_agent.system.lenient import object_in
 from tui_agent.text import call_summary, clean, one_line
 from tui_agent.tools.base import PermissionQuestion
 from tui_agent.visible import visible, visible_line
@@ -42,18 +42,9 @@ def title_of_question(question: PermissionQuestion) -> str:
     return one_line(question.preview.title)
 
 
-def arguments_of(arguments: str) -> dict[str, object]:
-    """The arguments of a call as a mapping; empty if they are not a JSON object."""
-    try:
-        parsed = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return {}
-    return parsed if isinstance(parsed, dict) else {}
-
-
 def path_of(arguments: str, folder: Path) -> str:
     """The absolute path that a call is about; empty if it is about none."""
-    named = arguments_of(arguments).get("path")
+    named = object_in(arguments).get("path")
     return str(folder / named) if isinstance(named, str) and named and "\0" not in named else ""
 
 
@@ -62,7 +53,7 @@ def locations_of(tool: str, arguments: str, folder: Path) -> list[ToolCallLocati
     path = path_of(arguments, folder)
     if not path or facts_of(tool).kind not in ("read", "edit"):
         return []
-    offset = arguments_of(arguments).get("offset")
+    offset = object_in(arguments).get("offset")
     return [ToolCallLocation(path=path, line=offset - 1 if isinstance(offset, int) and offset > 0 else None)]
 
 

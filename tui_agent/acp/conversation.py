@@ -26,7 +26,7 @@ from acp.schema import (
 )
 
 from tui_agent.acp.buffers import EditorBuffers
-from tui_agent.acp.calls import arguments_of, fenced, locations_of, question_content, title_of_question
+from tui_agent.acp.calls import fenced, locations_of, question_content, title_of_question
 from tui_agent.acp.choices import MODE, MODEL, commands, config_options, mode_named
 from tui_agent.acp.forms import answer_in_form, form
 from tui_agent.acp.prompts import EditorPrompt, PromptBlock, read_prompt
@@ -50,6 +50,7 @@ from tui_agent.settings import Settings
 from tui_agent.storage.artifacts import RAW_FOLDER
 from tui_agent.storage.errors import SessionBusy, StorageError
 from tui_agent.storage.sessions import NoSuchSession
+from tui_agent.system.lenient import object_in
 from tui_agent.text import clean, one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 
@@ -319,7 +320,7 @@ class EditorConversation:
                 status="pending",
                 content=question_content(question, self._arguments.folder),
                 locations=locations_of(question.tool, question.arguments, self._arguments.folder),
-                raw_input=arguments_of(question.arguments),
+                raw_input=object_in(question.arguments),
             ),
             options=_options(question),
         )

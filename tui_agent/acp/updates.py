@@ -31,11 +31,12 @@ from acp.schema import (
     UserMessageChunk,
 )
 
-from tui_agent.acp.calls import arguments_of, locations_of, output_content, result_content, title_of
+from tui_agent.acp.calls import locations_of, output_content, result_content, title_of
 from tui_agent.agent import events
 from tui_agent.context.stats import ContextStats
 from tui_agent.conversation.todo import TodoList, TodoState
 from tui_agent.conversation.tool_facts import facts_of
+from tui_agent.system.lenient import object_in
 from tui_agent.text import StreamCleaner, clean, clock_text, one_line, wait_text
 
 Update: TypeAlias = (
@@ -121,7 +122,7 @@ class Translator:
             kind=facts_of(event.name).kind,
             status="pending",
             locations=locations_of(event.name, event.arguments, self._folder),
-            raw_input=arguments_of(event.arguments),
+            raw_input=object_in(event.arguments),
         )
 
     def _finished(self, event: events.ToolFinished) -> ToolCallProgress:

@@ -27,6 +27,7 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import NOTHING, Category, TextSize, size_of_block, size_of_text, total_size
+from tui_agent.system.lenient import object_in
 
 ItemState: TypeAlias = Literal[
     "verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored", "shortened"
@@ -257,8 +258,7 @@ def sent_blocks(message: Message) -> tuple[Block, ...]:
 
 def user_shell_text(call: ToolCall, result: ToolResult) -> Text:
     """What the model reads of a command that the user ran."""
-    arguments = msgspec.json.decode(call.arguments)
-    command = arguments.get("command", "") if isinstance(arguments, dict) else ""
+    command = object_in(call.arguments).get("command", "")
     return Text(f"<user-command>\n{command}\n</user-command>\n<output>\n{result.text}\n</output>")
 
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tui_agent.context.compaction.extract import arguments_of, command_of
+from tui_agent.context.compaction.extract import command_of
 from tui_agent.context.compaction.facts import count_mentions, mentions
-from tui_agent.context.compaction.material import strings_in
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.entries import Message, Prefix
 from tui_agent.conversation.sizes import TextSize, size_of_block, size_of_text, size_of_tools
 from tui_agent.conversation.states import NO_OUTPUT
 from tui_agent.storage.recordings.recording import Recording
+from tui_agent.system.lenient import object_in, strings_in
 
 CHARS_PER_TOKEN = 2.9
 """ASCII characters per token in coding sessions; other characters count as 1.5 tokens each."""
@@ -238,7 +238,7 @@ def text_of(blocks: Iterable[Block]) -> str:
 
 def commands_of(*calls: ToolCall) -> Iterator[str]:
     """The shell commands that these calls run; not the shortest, such as ``ls``."""
-    commands = (command_of(arguments_of(call)) for call in calls)
+    commands = (command_of(object_in(call.arguments)) for call in calls)
     return (command for command in commands if len(command) >= SHORTEST_COMMAND)
 
 

@@ -4,9 +4,10 @@ import json
 
 from tests.context.talks import Talk
 from tui_agent.context.compaction.forms import cut
-from tui_agent.context.compaction.material import archive, fact_sources, strings_in, transcript
+from tui_agent.context.compaction.material import archive, fact_sources, transcript
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolResult
 from tui_agent.conversation.entries import Artifact, Cleared, Delivered, Digested, Message, Queued, notice, tool_result
+from tui_agent.system.lenient import strings_in
 
 
 def test_a_cut_keeps_both_ends_within_its_limit() -> None:

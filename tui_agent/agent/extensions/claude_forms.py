@@ -1,12 +1,12 @@
 """The names that Claude Code has for our tools and their arguments, for extensions that were written for it."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.conversation.tool_facts import TOOL_FACTS, facts_of
+from tui_agent.system.lenient import object_in
 from tui_agent.tools.base import ToolOutput
 
 OURS: Final[Mapping[str, str]] = {
@@ -104,9 +104,3 @@ def result_for_claude(call: ToolCall, output: ToolOutput, folder: Path, limit: i
             return {**fields, "filePath": file, **changed, "success": not output.is_error}
         case _:
             return {**fields, "content": [{"type": "text", "text": text}]}
-
-
-def object_in(arguments: str) -> dict[str, object]:
-    """The arguments of a call, from their JSON text."""
-    found = json.loads(arguments)
-    return found if isinstance(found, dict) else {}

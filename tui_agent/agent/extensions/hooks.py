@@ -26,6 +26,7 @@ from tui_agent.conversation.entries import AnyEntry, Message
 from tui_agent.regex import regex
 from tui_agent.settings.brought import PLUGIN_DATA
 from tui_agent.system.durable import make_private_folder
+from tui_agent.system.lenient import object_in
 from tui_agent.system.programs import with_search_path
 from tui_agent.system.regular import read_at_most
 from tui_agent.text import clean, error_text
@@ -180,7 +181,7 @@ class Hooks:
                 self.use(file)
             for call in entry.blocks:
                 if isinstance(call, ToolCall) and call.name == READ and SKILL_FILE in call.arguments:
-                    path = json.loads(call.arguments).get("path")
+                    path = object_in(call.arguments).get("path")
                     self._take_in_reading({"file_path": str(Path(self._facts.folder, str(path)))})
 
     def look(self) -> FoundHooks:

@@ -34,6 +34,7 @@ from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Texts
 from tui_agent.system.durable import being_cancelled, in_thread, to_completion
+from tui_agent.system.lenient import object_in
 from tui_agent.text import error_text
 from tui_agent.tools.base import (
     Access,
@@ -383,7 +384,7 @@ class Toolbox(msgspec.Struct, eq=False):
 
     async def _ask_hooks(self, event: Event, call: ToolCall, emit: Emit, **fields: object) -> HookAnswer:
         """What the user's hooks say to an event of a call."""
-        names, about = claude_forms.names_of(call.name), claude_forms.object_in(call.arguments)
+        names, about = claude_forms.names_of(call.name), object_in(call.arguments)
         target = next((about[key] for key in ("command", "path", "url") if isinstance(about.get(key), str)), "")
         fields = {**claude_forms.call_for_claude(call, self._workspace.root), **fields}
         said = await self._hooks.fire(event, fields, emit, names, str(target))
@@ -545,7 +546,7 @@ class _HookedAsk:
 def _changed(call: ToolCall, said: HookAnswer) -> ToolCall:
     """The call with the arguments that a hook gave it."""
     return msgspec.structs.replace(
-        call, arguments=_json(claude_forms.arguments_from_claude(call.name, claude_forms.object_in(said.arguments)))
+        call, arguments=_json(claude_forms.arguments_from_claude(call.name, object_in(said.arguments)))
     )
 
 

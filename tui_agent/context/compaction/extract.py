@@ -8,12 +8,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, TypeAlias
 
-import msgspec
-
 from tui_agent.context.compaction.forms import SummaryForm, compose, cut
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.groups import Group
 from tui_agent.regex import regex
+from tui_agent.system.lenient import object_in
 
 Topic: TypeAlias = Literal["state", "files", "technical", "strategy", "next", "where"]
 
@@ -79,14 +78,14 @@ def _findings(groups: Sequence[Group]) -> dict[Topic, list[str]]:
                     openings.append(f"- {cut(opening, _LINE_CHARS)}")
             elif isinstance(block, ToolCall):
                 calls[block.id] = block
-                given, paths = arguments_of(block), changed if CHANGES.search(block.name) else read
+                given, paths = object_in(block.arguments), changed if CHANGES.search(block.name) else read
                 for path in (given.get(key) for key in PATH_KEYS):
                     if isinstance(path, str) and path:
                         paths.pop(path, None)
                         paths[path] = None
             elif isinstance(block, ToolResult):
                 call = calls.get(block.call_id)
-                command, last = command_of(arguments_of(call)) if call else "", _last_lines(block.text)
+                command, last = command_of(object_in(call.arguments)) if call else "", _last_lines(block.text)
                 if command:
                     ended = "failed" if block.is_error else "gave"
                     commands.append(f"- `{cut(command, _LINE_CHARS)}` {ended}: {last}")
@@ -101,12 +100,6 @@ def _findings(groups: Sequence[Group]) -> dict[Topic, list[str]]:
         "next": steps or ["1. Go on with the user's newest request above."],
         "where": [f"- Said last: {cut(spoken.strip(), _SAID_CHARS)}"] if spoken.strip() else [],
     }
-
-
-def arguments_of(call: ToolCall) -> dict[str, object]:
-    """A call's arguments by name; empty if they are not a JSON object."""
-    decoded = msgspec.json.decode(call.arguments)
-    return decoded if isinstance(decoded, dict) else {}
 
 
 def command_of(given: dict[str, object]) -> str:

@@ -18,6 +18,7 @@ from tui_agent.conversation.groups import Group
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import View
 from tui_agent.regex import regex
+from tui_agent.system.lenient import strings_in
 
 OPEN: Final = "<transcript>"
 CLOSE: Final = "</transcript>"
@@ -165,25 +166,6 @@ def fact_sources(groups: Iterable[Group]) -> list[Source]:
                     case Text() | Reasoning() | Image():
                         pass
     return sources
-
-
-def strings_in(arguments: str) -> list[str]:
-    """The strings and numbers in a call's JSON arguments."""
-    found: list[str] = []
-    waiting: list[object] = [msgspec.json.decode(arguments)]
-    while waiting:
-        match waiting.pop():
-            case str(text):
-                found.append(text)
-            case dict() as members:
-                waiting.extend(reversed(members.values()))
-            case list() as members:
-                waiting.extend(reversed(members))
-            case bool() | None:
-                pass
-            case number:
-                found.append(str(number))
-    return found
 
 
 def archive(view: View, groups: Sequence[Group]) -> str:

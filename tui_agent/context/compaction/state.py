@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tui_agent.context.compaction.extract import CHANGES, PATH_KEYS, arguments_of, command_of
+from tui_agent.context.compaction.extract import CHANGES, PATH_KEYS, command_of
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Checkpointed, Message, Outcome
@@ -26,6 +26,7 @@ from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.todo import TodoList, newest_todo
 from tui_agent.conversation.view import View
 from tui_agent.regex import regex
+from tui_agent.system.lenient import object_in
 from tui_agent.text import one_line
 
 HEADING: Final = "[Where things are] Kept by the program; what is said below is newer."
@@ -124,7 +125,7 @@ class _Findings:
                 self._take_result(self._calls[block.call_id], block, entry)
 
     def _take_result(self, call: ToolCall, result: ToolResult, entry: Message) -> None:
-        given, outcome = arguments_of(call), entry.outcome
+        given, outcome = object_in(call.arguments), entry.outcome
         command, process = command_of(given), given.get("process")
         if command and outcome.left_running:
             self._background[outcome.left_running] = command

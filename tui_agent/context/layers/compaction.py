@@ -13,7 +13,6 @@ from msgspec import structs
 
 from tui_agent.context.budget import keep_tokens
 from tui_agent.context.changes import undone_by_user
-from tui_agent.context.compaction.extract import arguments_of
 from tui_agent.context.compaction.plan import TRIGGER_SHARE, Plan, plan_checkpoint, plan_compaction, smallest_gain
 from tui_agent.context.economics import (
     CompactionWorth,
@@ -29,6 +28,7 @@ from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Checkpointed, Cleared
 from tui_agent.conversation.states import calls_in
 from tui_agent.conversation.view import View
+from tui_agent.system.lenient import object_in
 
 WRITER_SPEED: Final = 2
 """The assumed speed of a summary's writer, as a multiple of the conversation's model."""
@@ -112,7 +112,7 @@ def task_done(view: View) -> TaskDone | None:
     if message is None or any(record.first <= step <= record.last for record in records):
         return None
     call = next(each for each in calls_in(message.blocks).values() if each.name == TASK_DONE)
-    return TaskDone(step, str(arguments_of(call).get("detail", "")))
+    return TaskDone(step, str(object_in(call.arguments).get("detail", "")))
 
 
 def growth_meanwhile(here: Situation) -> int:

@@ -27,6 +27,7 @@ from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.sizes import NOTHING, TextSize, size_of_block, total_size
 from tui_agent.conversation.states import sent_blocks
 from tui_agent.conversation.view import View
+from tui_agent.system.lenient import object_in
 
 OverflowStep: TypeAlias = Literal[
     "fewer_pictures", "clear_old", "extract_if_enough", "clear_newest", "extract", "shorten"
@@ -387,8 +388,7 @@ def _short_text(text: str, level: ShorteningLevel, path: str) -> str:
 def _short_call(call: ToolCall, characters: int) -> ToolCall:
     if len(call.arguments) <= characters:
         return call
-    arguments = msgspec.json.decode(call.arguments)
-    names = arguments if isinstance(arguments, dict) else {}
+    names = object_in(call.arguments)
     room, short = max(20, characters // max(1, len(names))), {}
     for name, value in list(names.items())[:20]:
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
