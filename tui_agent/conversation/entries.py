@@ -9,6 +9,7 @@ gives one conversation, so a rewind or a fork leaves the other branch as it was.
 
 import json
 import os
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -623,6 +624,16 @@ def delivered(queued: Queued, entry: Entry) -> Message:
     header = {"seq": entry.seq, "parent": entry.parent, "time": entry.time}
     fields = {name: getattr(queued, name) for name in Queued.__struct_fields__}
     return Message(role="user", **{**fields, **header})
+
+
+def as_delivered(entries: Iterable[AnyEntry]) -> Iterator[AnyEntry]:
+    """The entries of a log, oldest first, with the messages that deliveries of queued texts are in place of these."""
+    queued: dict[int, Queued] = {}
+    for entry in entries:
+        if isinstance(entry, Queued):
+            queued[entry.seq] = entry
+        waiting = queued.get(entry.queued) if isinstance(entry, Delivered) else None
+        yield delivered(waiting, entry) if waiting is not None else entry
 
 
 def tool_result(

@@ -12,16 +12,14 @@ from tui_agent.conversation.entries import (
     AnyEntry,
     ContextEntry,
     Custom,
-    Delivered,
     Message,
     ModelSwitched,
     Prefix,
-    Queued,
-    delivered,
+    as_delivered,
     typed_in,
 )
 from tui_agent.conversation.tool_facts import facts_of
-from tui_agent.reports.pages import session_page, step_line
+from tui_agent.reports.pages import paired, session_page, step_line
 from tui_agent.reports.wording import time_text
 from tui_agent.system.durable import write_file
 from tui_agent.text import call_summary, clean, one_line
@@ -71,8 +69,8 @@ def document(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
 
 def markdown(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
     """Messages, calls with their results, and changes to the context in their order; the system prompt comes last."""
-    queued = {entry.seq: entry for entry in entries if isinstance(entry, Queued)}
-    results, alone = _paired(entries)
+    entries = list(as_delivered(entries))
+    results, alone = paired(entries)
     begun = False
     yield f"# {_escaped(_first_words(entries) or one_line(name))}\n"
     yield f"\nSession {one_line(name)}{f', {time_text(entries[0].time)}' if entries else ''}\n"
@@ -102,11 +100,6 @@ def markdown(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
                 title = "You" if entry.user_visible and not entry.kind else "Told to the model"
                 yield f"\n## {title} · {time_text(entry.time)}\n"
                 yield from map(_said, entry.blocks)
-            case Delivered() if entry.queued in queued and queued[entry.queued].kind:
-                yield from _ran(delivered(queued[entry.queued], entry))
-            case Delivered():
-                yield f"\n## You · {time_text(entry.time)}\n"
-                yield from map(_said, queued[entry.queued].blocks if entry.queued in queued else ())
             case ContextEntry():
                 line = step_line(entry)
                 text = getattr(entry, "text", "")
@@ -138,25 +131,6 @@ def _answered(block: object) -> str:
             return _folded("Reasoning", _fenced(text))
         case _:
             return _said(block)
-
-
-def _paired(entries: Sequence[AnyEntry]) -> tuple[dict[tuple[int, str], Message], set[int]]:
-    """The entries of the results, by the entry that called and the call's id, which some providers use again; and the
-    results whose call is not in the log.
-    """
-    results: dict[tuple[int, str], Message] = {}
-    alone: set[int] = set()
-    callers: dict[str, int] = {}
-    for entry in (each for each in entries if isinstance(each, Message)):
-        for block in entry.blocks:
-            match block:
-                case ToolCall(id=name):
-                    callers[name] = entry.seq
-                case ToolResult(call_id=name) if name in callers:
-                    results[callers[name], name] = entry
-                case ToolResult():
-                    alone.add(entry.seq)
-    return results, alone
 
 
 def _called(call: ToolCall, entry: Message | None) -> str:

@@ -22,20 +22,18 @@ from tui_agent.conversation.entries import (
     Cleared,
     ContextEntry,
     Custom,
-    Delivered,
     Digested,
     HeadMoved,
     Message,
     ModelSwitched,
     Pinned,
     Prefix,
-    Queued,
     Restored,
     Shortened,
     Summarized,
     Undone,
     WordsEdited,
-    delivered,
+    as_delivered,
     model_call,
     typed_in,
 )
@@ -136,36 +134,24 @@ class _Session:
     def __init__(self, entries: Sequence[AnyEntry]) -> None:
         log = Log(entries)
         self._calls = {call.seq: call for call in Calls(log)}
-        self._entries = entries
+        self._entries = list(as_delivered(entries))
         self._shown = {entry.seq for entry in log.path()}
-        self._results: dict[tuple[int, str], Message] = {}
-        """By the message that called and the call's id, which some providers use again."""
-        self._alone: set[int] = set()
-        self._queued: dict[int, Queued] = {}
-        asked: dict[str, int] = {}
+        self._results, self._alone = paired(self._entries)
         texts = 1
-        for entry in entries:
+        for entry in self._entries:
             match entry:
                 case Message(kind="user_shell"):
                     texts += 1
                 case Message(kind="tool_result" | "tool_result_archived"):
-                    for block in entry.blocks:
-                        if isinstance(block, ToolResult):
-                            caller = asked.get(block.call_id, 0)
-                            self._results[caller, block.call_id] = entry
-                            self._alone |= set() if caller else {entry.seq}
                     texts += 1 + bool(entry.diff)
                 case Message():
-                    asked |= {block.id: entry.seq for block in entry.blocks if isinstance(block, ToolCall)}
                     texts += sum(isinstance(block, Reasoning | ToolCall) for block in entry.blocks)
-                case Queued():
-                    self._queued[entry.seq] = entry
                 case ContextEntry():
                     texts += 1
         least, most = CARD_CHARACTERS
         self._card = max(least, min(most, PAGE_CHARACTERS // texts))
         self._pictures = PICTURE_CHARACTERS
-        self._turns = [entry for entry in entries if self._words(entry) is not None]
+        self._turns = [entry for entry in self._entries if self._words(entry) is not None]
         self._title = next((self._label(entry) for entry in self._turns), "")
 
     def head(self, name: str) -> Iterator[str]:
@@ -240,8 +226,6 @@ class _Session:
                 yield from self._answer(entry)
             case Message() if self._words(entry) is not None:
                 yield from self._said(entry)
-            case Delivered() if (queued := self._queued.get(entry.queued)) is not None:
-                yield from self._said(delivered(queued, entry))
             case Message(kind="tool_result" | "tool_result_archived") if entry.seq in self._alone:
                 for block in entry.blocks:
                     if isinstance(block, ToolResult):
@@ -319,13 +303,7 @@ class _Session:
 
     def _words(self, entry: AnyEntry) -> str | None:
         """The user's text in this entry; None if it is not the user's."""
-        match entry:
-            case Message(user_visible=True):
-                return typed_in(entry)
-            case Delivered() if (queued := self._queued.get(entry.queued)) is not None:
-                return typed_in(delivered(queued, entry))
-            case _:
-                return None
+        return typed_in(entry) if isinstance(entry, Message) and entry.user_visible else None
 
     def _label(self, entry: AnyEntry) -> str:
         return one_line(self._words(entry) or "", 100) or "a picture"
@@ -335,6 +313,25 @@ class _Session:
 
 
 _NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]")
+
+
+def paired(entries: Sequence[AnyEntry]) -> tuple[dict[tuple[int, str], Message], set[int]]:
+    """The entries of the results, by the entry that called and the call's id, which some providers use again; and the
+    results whose call is not in the log.
+    """
+    results: dict[tuple[int, str], Message] = {}
+    alone: set[int] = set()
+    callers: dict[str, int] = {}
+    for entry in (each for each in entries if isinstance(each, Message)):
+        for block in entry.blocks:
+            match block:
+                case ToolCall(id=name):
+                    callers[name] = entry.seq
+                case ToolResult(call_id=name) if name in callers:
+                    results[callers[name], name] = entry
+                case ToolResult():
+                    alone.add(entry.seq)
+    return results, alone
 
 
 def step_line(entry: AnyEntry) -> str:

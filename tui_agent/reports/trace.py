@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, get_args
@@ -144,8 +144,45 @@ def event_line(event: TraceEvent) -> str:
 
 def summary_of(kind: str, body: dict[str, object]) -> str:
     """A summary of an event's body in a few words; for an unknown kind, its fields."""
-    said = _SUMMARIES.get(kind, _fields)(body)
-    return said or _fields(body)
+    return _said(kind, body) or "  ".join(
+        f"{name}={value}" for name, value in body.items() if value not in ("", None, [], {})
+    )
+
+
+def _said(kind: str, body: dict[str, object]) -> str:
+    text = _text(body, "text")
+    match kind:
+        case "session":
+            return _session(body)
+        case "message":
+            return _message(body)
+        case "reasoning":
+            return text or "not shown by the provider"
+        case "model_usage":
+            return _model_usage(body)
+        case "tool_call":
+            return f"{_text(body, 'name')} {call_summary(_text(body, 'arguments'))}"
+        case "tool_result":
+            lasted = f", {duration_text(_number(body, 'duration_ms'))}" if body.get("duration_ms") else ""
+            failed = "failed, " if body.get("is_error") else ""
+            return f"{failed}{counted(len(text), 'character')}{lasted}: {text}"
+        case "permission":
+            verdict = "allowed" if body.get("allowed") else "refused"
+            return f"{verdict}: {_text(body, 'reason')}" if body.get("reason") else verdict
+        case "context_compaction":
+            return _of_entry(body)
+        case "context" if "entry" in body:
+            return _of_entry(body)
+        case "cache_miss":
+            return text
+        case "alert":
+            return f"{_text(body, 'signal')}: {text} ({_text(body, 'action')})"
+        case "error":
+            lines = _text(body, "traceback").strip().splitlines()
+            return f"{_text(body, 'kind')}: {_text(body, 'message') or (lines[-1] if lines else '')}"
+        case "trace_gap":
+            return _text(body, "reason")
+    return ""
 
 
 def _remarks(folder: Path) -> Iterator[Remark]:
@@ -202,26 +239,6 @@ def _model_usage(body: dict[str, object]) -> str:
     return f"{_text(body, 'model')}: {', '.join(parts)}"
 
 
-def _tool_call(body: dict[str, object]) -> str:
-    return f"{_text(body, 'name')} {call_summary(_text(body, 'arguments'))}"
-
-
-def _tool_result(body: dict[str, object]) -> str:
-    text = _text(body, "text")
-    lasted = f", {duration_text(_number(body, 'duration_ms'))}" if body.get("duration_ms") else ""
-    failed = "failed, " if body.get("is_error") else ""
-    return f"{failed}{counted(len(text), 'character')}{lasted}: {text}"
-
-
-def _permission(body: dict[str, object]) -> str:
-    verdict = "allowed" if body.get("allowed") else "refused"
-    return f"{verdict}: {_text(body, 'reason')}" if body.get("reason") else verdict
-
-
-def _context(body: dict[str, object]) -> str:
-    return _of_entry(body) if "entry" in body else _fields(body)
-
-
 def _of_entry(body: dict[str, object]) -> str:
     """A summary of a context entry: tag, sizes before and after, reason, cost, and other short fields."""
     parts = [_text(body, "entry").replace("_", " ")]
@@ -231,48 +248,6 @@ def _of_entry(body: dict[str, object]) -> str:
     parts += [_text(body, name) for name in ("reason", "model", "message") if body.get(name)]
     parts += [f"to entry {_text(body, 'to')}"] if body.get("entry") == "head_moved" else []
     return " · ".join(parts)
-
-
-def _cache_miss(body: dict[str, object]) -> str:
-    return _text(body, "text")
-
-
-def _alert(body: dict[str, object]) -> str:
-    return f"{_text(body, 'signal')}: {_text(body, 'text')} ({_text(body, 'action')})"
-
-
-def _error(body: dict[str, object]) -> str:
-    lines = _text(body, "traceback").strip().splitlines()
-    return f"{_text(body, 'kind')}: {_text(body, 'message') or (lines[-1] if lines else '')}"
-
-
-def _trace_gap(body: dict[str, object]) -> str:
-    return _text(body, "reason")
-
-
-def _reasoning(body: dict[str, object]) -> str:
-    return _text(body, "text") or "not shown by the provider"
-
-
-_SUMMARIES: Final[dict[str, Callable[[dict[str, object]], str]]] = {
-    "session": _session,
-    "message": _message,
-    "reasoning": _reasoning,
-    "model_usage": _model_usage,
-    "tool_call": _tool_call,
-    "tool_result": _tool_result,
-    "permission": _permission,
-    "context": _context,
-    "context_compaction": _of_entry,
-    "cache_miss": _cache_miss,
-    "alert": _alert,
-    "error": _error,
-    "trace_gap": _trace_gap,
-}
-
-
-def _fields(body: dict[str, object]) -> str:
-    return "  ".join(f"{name}={value}" for name, value in body.items() if value not in ("", None, [], {}))
 
 
 def _text(body: dict[str, object], name: str) -> str:

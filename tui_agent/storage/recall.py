@@ -25,16 +25,15 @@ from tui_agent.conversation.entries import (
     AnyEntry,
     Artifact,
     Checkpointed,
-    Delivered,
     Digested,
     Message,
-    Queued,
     Summarized,
-    delivered,
+    as_delivered,
 )
 from tui_agent.conversation.recalled import MatchKind, RecallHit, RecallHits
 from tui_agent.storage.artifacts import RAW_FOLDER, Artifacts
 from tui_agent.storage.errors import Damaged, StorageError
+from tui_agent.system.lenient import strings_in
 from tui_agent.text import call_summary, comparable
 
 RECALL_TOOL: Final = "recall"
@@ -58,7 +57,6 @@ _WORD = re.compile(r"[^\W_]\w*")
 _QUOTES = ('""', "''", "``", "“”", "„“", "«»")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _STEM_LENGTH = 60
-_NESTED = 32
 
 
 async def search(
@@ -118,17 +116,14 @@ _Calls: TypeAlias = dict[str, tuple[str, str]]
 """The tools and argument lines of calls, by their ids."""
 
 
-def _passages(entries: Sequence[AnyEntry], artifacts: Artifacts) -> Iterator[_Passage]:
+def _passages(entries: Iterable[AnyEntry], artifacts: Artifacts) -> Iterator[_Passage]:
     """What the entries hold, their files included. What was never meant for a model is left out, as are the pieces of a
     reply that its message supersedes and texts that wait to be delivered.
     """
     calls: _Calls = {}
     answers: dict[str, Message] = {}
     paths: set[str] = set()
-    for entry in entries:
-        if isinstance(entry, Delivered) and 0 < entry.queued < entry.seq:
-            queued = entries[entry.queued - 1]
-            entry = delivered(queued, entry) if isinstance(queued, Queued) else entry
+    for entry in as_delivered(entries):
         match entry:
             case Message() if entry.agent_visible:
                 for block in entry.blocks:
@@ -174,7 +169,9 @@ def _passages_in(message: Message, block: Block, calls: _Calls) -> Iterator[_Pas
             tool, line = calls[block.id] = block.name, call_summary(block.arguments)
             if tool != RECALL_TOOL:
                 text = f"{tool}({block.malformed or block.arguments})"
-                text = "\n".join((text, *(each for each in _strings(block.arguments) if each not in text)))
+                text = "\n".join(
+                    (text, *(each for each in strings_in(block.arguments, names=True) if each not in text))
+                )
                 yield _Passage(seq=seq, time=time, role="tool_call", text=text, tool=tool, call=line)
         case ToolResult():
             tool, line = calls.get(block.call_id, ("", ""))
@@ -194,23 +191,6 @@ def _of_file(message: Message, path: str, calls: _Calls) -> _Passage:
 
 def _stem(call_id: str) -> str:
     return _UNSAFE.sub("_", call_id)[:_STEM_LENGTH]
-
-
-def _strings(arguments: str) -> list[str]:
-    """The strings in a call's arguments as they are meant: with JSON's escapes they could not be found by quoting."""
-    try:
-        pending: list[tuple[object, int]] = [(msgspec.json.decode(arguments.encode()), 0)]
-    except (msgspec.DecodeError, RecursionError):
-        return []
-    found: list[str] = []
-    while pending:
-        value, depth = pending.pop()
-        if isinstance(value, str):
-            found.append(valid_text(value))
-        elif isinstance(value, dict | list) and depth < _NESTED:
-            inner = [*value, *value.values()] if isinstance(value, dict) else value
-            pending.extend((item, depth + 1) for item in inner)
-    return found
 
 
 # Searching

@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from tui_agent.agent.extensions.claude_forms import arguments_for_claude, names_of, object_in
+from tui_agent.agent.extensions.claude_forms import arguments_for_claude, names_of
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Queued, Usage, delivered
+from tui_agent.conversation.entries import Message, Usage
 from tui_agent.conversation.log import Log
 from tui_agent.system.durable import write_file
+from tui_agent.system.lenient import object_in
 from tui_agent.version import __version__
 
 FILE: Final = "transcript.jsonl"
@@ -31,19 +32,20 @@ class HookTranscript:
         self._lock = asyncio.Lock()
         self._count = self._newest = 0
         self._parent: str | None = None
-        self._queued: dict[int, Queued] = {}
 
     async def update(self) -> None:
         """Add what is new; write all of it again if the conversation continues on another branch. Raises OSError."""
         async with self._lock:
-            path = self._log().path()
+            log = self._log()
+            path = log.path()
             goes_on = 0 < self._count <= len(path) and path[self._count - 1].seq == self._newest
             if not goes_on:
                 self._count, self._parent = 0, None
             new = list(path[self._count :])
             if not new and goes_on:
                 return
-            lines = (line for entry in new for line in self._lines(entry))
+            said = (log.message(entry.seq) for entry in new)
+            lines = (line for message in said if message is not None for line in self._lines(message))
             # Without spaces, as Claude Code writes it: hooks search it for '"role":"assistant"'.
             text = "".join(f"{json.dumps(line, ensure_ascii=False, separators=(',', ':'))}\n" for line in lines)
             await asyncio.to_thread(self._write, text, anew=not goes_on)
@@ -57,12 +59,8 @@ class HookTranscript:
         with self.file.open("ab") as stream:
             stream.write(data)
 
-    def _lines(self, entry: AnyEntry) -> Iterator[dict[str, object]]:
-        if isinstance(entry, Queued):
-            self._queued[entry.seq] = entry
-        if isinstance(entry, Delivered) and entry.queued in self._queued:
-            entry = delivered(self._queued[entry.queued], entry)
-        if not isinstance(entry, Message) or not entry.agent_visible:
+    def _lines(self, entry: Message) -> Iterator[dict[str, object]]:
+        if not entry.agent_visible:
             return
         for number, block in enumerate(entry.blocks):
             name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._session}/{entry.seq}/{number}"))
