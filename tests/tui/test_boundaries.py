@@ -11,6 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 
+from tui_agent.agent import events
 from tui_agent.tui import wording
 from tui_agent.tui.app.start import MAX_LAST_CHARACTERS, MAX_LAST_LINES, last_answer
 from tui_agent.tui.cards.blocks import Level
@@ -142,7 +143,7 @@ def test_what_a_step_saved(once: float, each: float, shown: str) -> None:
     ],
 )
 def test_steps_in_words(step: str, count: int | None, shown: str) -> None:
-    assert wording.step_text(step, count) == shown
+    assert events.step_text(step, count) == shown
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The events of a running agent, for front ends: typed, frozen, in the order they happen."""
 
 from collections.abc import AsyncGenerator, Callable
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -270,6 +270,38 @@ class TurnFinished(Event, frozen=True, kw_only=True, tag="turn_finished"):
     cost_usd: float | None
     duration_ms: int
     files: int = 0
+
+
+class StepWords(msgspec.Struct, frozen=True):
+    """The words for a context step: what was done, and to what; `counted`: with the number of things."""
+
+    done: str
+    things: str = ""
+    counted: bool = False
+
+
+STEPS: Final = {
+    "cleared": StepWords("cleared", "results", counted=True),
+    "digest": StepWords("digested", "results", counted=True),
+    "summary": StepWords("summarised", "older turns"),
+    "checkpoint": StepWords("recorded", "task"),
+    "pinned": StepWords("pinned"),
+    "unpinned": StepWords("unpinned"),
+    "restored": StepWords("brought back"),
+    "shortened": StepWords("shortened", "messages", counted=True),
+    "folded": StepWords("folded", "episodes", counted=True),
+    "words": StepWords("your words changed"),
+    "undone": StepWords("undone"),
+}
+"""The context steps, by their names in `ContextStep`."""
+
+
+def step_text(step: str, count: int | None = None) -> str:
+    """A context step in words, such as ``3 results cleared``."""
+    words = STEPS.get(step, StepWords(step))
+    if count is None or not words.counted:
+        return f"{words.things} {words.done}".lstrip()
+    return f"{count:,} {words.things if count != 1 else words.things.removesuffix('s')} {words.done}"
 
 
 AgentEvent: TypeAlias = (

@@ -4,8 +4,6 @@ from pathlib import PurePosixPath
 from time import time
 from typing import Final
 
-import msgspec
-
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.settings import PermissionMode
 from tui_agent.text import money_text
@@ -82,35 +80,3 @@ def saved_text(once: float, each: float) -> str:
     if once >= 0:
         return f"saved {money_text(once)}, {money_text(each)} a call from then on"
     return f"cost {money_text(-once)}, saves {money_text(each)} a call"
-
-
-class StepWords(msgspec.Struct, frozen=True):
-    """The words for a context step: what was done, and to what; `counted`: with the number of things."""
-
-    done: str
-    things: str = ""
-    counted: bool = False
-
-
-STEPS: Final = {
-    "cleared": StepWords("cleared", "results", counted=True),
-    "digest": StepWords("digested", "results", counted=True),
-    "summary": StepWords("summarised", "older turns"),
-    "checkpoint": StepWords("recorded", "task"),
-    "pinned": StepWords("pinned"),
-    "unpinned": StepWords("unpinned"),
-    "restored": StepWords("brought back"),
-    "shortened": StepWords("shortened", "messages", counted=True),
-    "folded": StepWords("folded", "episodes", counted=True),
-    "words": StepWords("your words changed"),
-    "undone": StepWords("undone"),
-}
-"""The context steps, by their names in `agent.events`."""
-
-
-def step_text(step: str, count: int | None = None) -> str:
-    """A context step in words, such as ``3 results cleared``."""
-    words = STEPS.get(step, StepWords(step))
-    if count is None or not words.counted:
-        return f"{words.things} {words.done}".lstrip()
-    return f"{count:,} {words.things if count != 1 else words.things.removesuffix('s')} {words.done}"

@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from tests.gallery.conversations import record_entries
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until, workers_finished
 from tui_agent.agent.agent import Agent
+from tui_agent.agent.events import STEPS
 from tui_agent.arguments import Arguments
 from tui_agent.context.effects import StepName
 from tui_agent.context.layers.shortening import TOO_LARGE
@@ -30,7 +31,6 @@ from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock
 from tui_agent.tui.context.rows import STATES, ItemKey
 from tui_agent.tui.dialogs.row_list import RowList
-from tui_agent.tui.wording import STEPS
 
 MODEL = "offline:offline"
 PASTED = "a line that was pasted\n" * 400

@@ -24,22 +24,7 @@ from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.view import View
 from tui_agent.lazy import LazySequence
 from tui_agent.models.errors import redact
-from tui_agent.text import counted
 
-STEPS: Final = {
-    "cleared": "result cleared",
-    "digest": "result digested",
-    "summary": "older turns summarised",
-    "checkpoint": "a task recorded",
-    "pinned": "item pinned",
-    "unpinned": "item unpinned",
-    "restored": "item restored",
-    "shortened": "message shortened",
-    "folded": "episode folded",
-    "words": "message of yours edited",
-    "undone": "step undone",
-}
-"""What each context step did, for one thing."""
 NAMES: Final = {"user": "user", "assistant": "model"}
 
 
@@ -87,12 +72,7 @@ class CallRecord(msgspec.Struct, frozen=True):
         """What happened since the call before, in words."""
         found = [f"after a {self.moved}"] if self.moved else []
         found += [f"the {what} changed" for what in self.changed]
-        for step in self.steps:
-            words = STEPS.get(step.step, step.step)
-            found.append(
-                f"{counted(step.items, words.split(' ')[0])} {words.partition(' ')[2]}" if step.items else words
-            )
-        return found
+        return found + [events.step_text(step.step, step.items or None) for step in self.steps]
 
 
 class ViewAtCall(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from tui_agent.agent.commands.context_text import LAYERS
 from tui_agent.agent.context import ITEM_NAMES, Overview, Step
+from tui_agent.agent.events import STEPS, StepWords
 from tui_agent.context.changes import PreviewedStep
 from tui_agent.context.counting import estimate
 from tui_agent.context.forecast import ForecastStep, sentence
@@ -35,7 +36,6 @@ from tui_agent.tui.context.drawing import Bar, bar_line, category_sign, course_l
 from tui_agent.tui.dialogs.row_list import ListRow, Rows
 from tui_agent.tui.painting.lines import Line, Run, breaks, fit, make_line
 from tui_agent.tui.painting.palette import Look
-from tui_agent.tui.wording import STEPS, StepWords
 
 PREVIEWS: Final[dict[ForecastStep, PreviewedStep]] = {
     "clear": "clear",

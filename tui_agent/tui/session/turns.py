@@ -24,7 +24,7 @@ from tui_agent.tui.cards.blocks import (
 )
 from tui_agent.tui.pane.status_bar import Changes, StatusBarFacts
 from tui_agent.tui.pane.transcript import Transcript
-from tui_agent.tui.wording import AGAIN, doing, saved_text, step_text
+from tui_agent.tui.wording import AGAIN, doing, saved_text
 
 MAX_PROMPT_SHOWN: Final = 4_000
 """Characters of a user's text that the pane shows; the conversation itself has all of it."""
@@ -373,10 +373,12 @@ class TurnView:
         if event.step in ("summary", "checkpoint"):
             self._status.show(summarising=False)
         if event.error:
-            self._transcript.add_notice(Level.WARNING, f"{step_text(event.step)}: nothing was changed", event.error)
+            self._transcript.add_notice(
+                Level.WARNING, f"{events.step_text(event.step)}: nothing was changed", event.error
+            )
             return
         self._transcript.add_boundary(
-            step_text(event.step, event.items),
+            events.step_text(event.step, event.items),
             before=event.before,
             after=event.after,
             saved=saved_text(event.saved_usd - (event.cost_usd or 0.0), event.saving_usd),
