@@ -4,13 +4,12 @@ An approved plan becomes the task list. Its steps come with the result of the ca
 with a message of its own if they answered later.
 """
 
-from collections import deque
 from typing import Final
 
 import msgspec
 
 from tui_agent.conversation.blocks import ToolCall, ToolResult
-from tui_agent.conversation.entries import Message, ModeChanged, Prefix
+from tui_agent.conversation.entries import Message, Prefix
 from tui_agent.conversation.log import Log
 from tui_agent.system.lenient import decoded
 
@@ -91,14 +90,6 @@ def knows_of_plan_mode(log: Log, known_at: int = 0, known: bool = False) -> bool
             case Message() if entry.outcome.steps:
                 return False
     return False
-
-
-def mode_at_head(log: Log, left: int) -> str:
-    """The permission mode at the log's head, which was moved there from entry `left`; empty: the same as there."""
-    here = deque(log.path().of(ModeChanged), maxlen=1)
-    if here:
-        return here[0].mode
-    return next((entry.before for entry in log.path(left).of(ModeChanged)), "")
 
 
 class _Arguments(msgspec.Struct, frozen=True):

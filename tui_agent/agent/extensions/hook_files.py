@@ -101,6 +101,11 @@ _KEYS: Final = {
 }
 """The key with what a hook of each type does."""
 
+_WANTED: Final = (
+    "a hook is a `command`, of the type `prompt` or `agent` a `prompt`, of the type `http` a `url`, of the type "
+    "`mcp_tool` a `server` and a `tool`, or of the type `python` a `call` like module:function, and its `timeout` is a "
+    "number of seconds above 0."
+)
 _OURS: Final = "hooks.json"
 _SETTINGS: Final = ("settings.json", "settings.local.json")
 _CALL_PYTHON: Final = (
@@ -272,17 +277,12 @@ def read_hooks(extensions: Sequence[ExtensionFolder]) -> FoundHooks:
             outside = [name for name in (*EVENTS, *ELSEWHERE) if name in document]
             problems += [f"{path}: {', '.join(outside)}: not read outside a section `hooks`."] if outside else []
             continue
-        for found in (each for written in hooks_written(path, document) for each in _hooks_in(written, root, path)):
-            if isinstance(found, Hook):
-                # The same one in several files of settings runs once; a plugin's stays apart.
-                hooks.setdefault(
-                    structs.replace(found, file=root.folder if found.root else Path(), source="yours"), found
-                )
-                places.setdefault(found, root.folder)
-            elif found.startswith(_NOT_HERE):
-                idle.append(found.removeprefix(_NOT_HERE))
-            else:
-                problems.append(f"{path}: {found}")
+        for found in (
+            each for written in hooks_written(path, document) for each in _hooks_in(written, root, path, problems, idle)
+        ):
+            # The same one in several files of settings runs once; a plugin's stays apart.
+            hooks.setdefault(structs.replace(found, file=root.folder if found.root else Path(), source="yours"), found)
+            places.setdefault(found, root.folder)
     set_up = (
         structs.replace(each, variables=tuple(variables.get(places[each], {}).items())) for each in hooks.values()
     )
@@ -312,17 +312,13 @@ def _scoped_in(extensions: Sequence[ExtensionFolder], problems: list[str], idle:
             why = error_text(error, 200) if isinstance(error, OSError) else str(error)
             problems.append(f"{file}: its hooks cannot be read: {why}")
             continue
-        found: list[Hook] = []
-        for each in _hooks_in({"hooks": value}, root, file):
-            if isinstance(each, Hook):
-                place = file.parent if kind == "skill" else None
-                found.append(structs.replace(each, once=each.once and kind != "agent", skill=place))
-            elif each.startswith(_NOT_HERE):
-                idle.append(each.removeprefix(_NOT_HERE))
-            else:
-                problems.append(f"{file}: {each}")
+        place = file.parent if kind == "skill" else None
+        found = tuple(
+            structs.replace(each, once=each.once and kind != "agent", skill=place)
+            for each in _hooks_in({"hooks": value}, root, file, problems, idle)
+        )
         if found:
-            yield ScopedHooks(kind, name, file, tuple(found))
+            yield ScopedHooks(kind, name, file, found)
 
 
 def _variables(given: object) -> dict[str, str]:
@@ -331,28 +327,27 @@ def _variables(given: object) -> dict[str, str]:
     return {name: value for name, value in named if isinstance(value, str) and re.fullmatch(r"[A-Za-z_]\w*", name)}
 
 
-_NOT_HERE: Final = "not here: "
-
-
-def _hooks_in(document: object, root: ExtensionFolder, path: Path) -> Iterator[Hook | str]:
-    """The hooks of a file, and a sentence for each part that cannot be used."""
+def _hooks_in(
+    document: object, root: ExtensionFolder, path: Path, problems: list[str], idle: list[str]
+) -> Iterator[Hook]:
+    """The hooks of a file. Notes a sentence for each part that cannot be used, and events that do not occur here."""
     named = document.get("hooks", document) if isinstance(document, dict) else None
     if not isinstance(named, dict):
-        yield "it has no object that lists hooks by event."
+        problems.append(f"{path}: it has no object that lists hooks by event.")
         return
     for name, groups in named.items():
         event = next((known for known in EVENTS if known == name), None)
         if name in ELSEWHERE and isinstance(groups, list):
-            yield f"{_NOT_HERE}{name} in {path}"
+            idle.append(f"{name} in {path}")
             continue
         if event is None or not isinstance(groups, list):
-            yield f"{name!r} is not an event, or has no list; the events are {', '.join(EVENTS)}."
+            problems.append(f"{path}: {name!r} is not an event, or has no list; the events are {', '.join(EVENTS)}.")
             continue
         for group in groups:
             # Some programs write a hook where others have a group of them.
             listed = group.get("hooks", [group] if "type" in group else None) if isinstance(group, dict) else None
             if not isinstance(group, dict) or not isinstance(listed, list):
-                yield f"{event}: every entry needs a list of `hooks`."
+                problems.append(f"{path}: {event}: every entry needs a list of `hooks`.")
                 continue
             matcher = group.get("matcher") or ""
             try:
@@ -362,15 +357,14 @@ def _hooks_in(document: object, root: ExtensionFolder, path: Path) -> Iterator[H
                 usable = False
             if not usable:
                 wanted = "list of file names" if event == "FileChanged" else "regular expression"
-                yield f"{event}: the matcher {matcher!r} is not a {wanted}."
+                problems.append(f"{path}: {event}: the matcher {matcher!r} is not a {wanted}.")
                 continue
             for given in listed:
                 hook = _hook(event, given, matcher, root, path) if isinstance(given, dict) else None
-                yield hook or (
-                    f"{event}: a hook is a `command`, of the type `prompt` or `agent` a `prompt`, of the type `http` a "
-                    "`url`, of the type `mcp_tool` a `server` and a `tool`, or of the type `python` a `call` like "
-                    "module:function, and its `timeout` is a number of seconds above 0."
-                )
+                if hook is not None:
+                    yield hook
+                else:
+                    problems.append(f"{path}: {event}: {_WANTED}")
 
 
 def _hook(event: Event, given: Mapping[str, object], matcher: str, root: ExtensionFolder, path: Path) -> Hook | None:

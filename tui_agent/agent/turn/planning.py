@@ -15,7 +15,6 @@ from tui_agent.conversation.plan import (
     PLAN_OVER,
     approval,
     knows_of_plan_mode,
-    mode_at_head,
     waiting_plan,
 )
 from tui_agent.system.durable import in_thread
@@ -81,7 +80,10 @@ class Planning:
         A mode that allows more than the user has allowed since the program started is not entered.
         """
         gate = self._gate
-        then = await in_thread(mode_at_head, self._record.view.log, left)
+        log, then = self._record.view.log, self._record.view.mode
+        if not then:
+            # Before the first change; empty: the same as at the entry that was left.
+            then = await in_thread(lambda: next((entry.before for entry in log.path(left).of(ModeChanged)), ""))
         loosest = max(self._loosest, gate.mode, key=_LOOSEST_LAST.index)
         mode = next((mode for mode in _LOOSEST_LAST[: _LOOSEST_LAST.index(loosest) + 1] if mode == then), gate.mode)
         if mode == gate.mode:

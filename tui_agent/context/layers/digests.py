@@ -15,7 +15,7 @@ from tui_agent.context.compaction.forms import cut, fill
 from tui_agent.context.compaction.material import as_material
 from tui_agent.context.compaction.writing import answer_tokens, question
 from tui_agent.context.economics import Situation, clearing_size
-from tui_agent.context.effects import Answer, Refusal, Steps
+from tui_agent.context.effects import Answer, Steps
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.conversation.entries import Digested
 from tui_agent.conversation.sizes import TextSize, size_of_text, total_size
@@ -62,10 +62,9 @@ class DigestLayer:
             return None
         settings, first = situation.settings.digests, situation.kept_from
         if first is not None:
-            plan = plan_digest(view, settings, self._prompt, first=first, prefix=COMPACTION_PREFIX)
-            return plan if isinstance(plan, DigestPlan) else None
+            return plan_digest(view, settings, self._prompt, first=first, prefix=COMPACTION_PREFIX)
         plan = plan_digest(view, settings, self._prompt)
-        return plan if isinstance(plan, DigestPlan) and _pays(plan, view, situation) else None
+        return plan if plan is not None and _pays(plan, view, situation) else None
 
 
 def _pays(plan: DigestPlan, view: View, here: Situation) -> bool:
@@ -102,19 +101,17 @@ class _Result(msgspec.Struct, frozen=True):
 
 def plan_digest(
     view: View, settings: DigestSettings, prompt: str, *, first: int = 0, prefix: str = PREFIX
-) -> DigestPlan | Refusal:
-    """Plan the digest that brings the number of visible results down to the cutoff.
+) -> DigestPlan | None:
+    """Plan the digest that brings the number of visible results down to the cutoff; None if it is not above that.
 
     `prompt`: the prompt file ``digest``. Inside a compaction, `first` is the first kept entry and `prefix`
     `COMPACTION_PREFIX`.
     """
-    if settings.strategy == "off":
-        return Refusal("Digests are off.")
     live = [each for each in reversed(view.live_results()) if each.state in _VISIBLE and not each.pinned]
     visible = [each for each in live if each.seq >= first]
     excess = len(visible) - settings.cutoff
-    if excess <= 0:
-        return Refusal(f"{len(visible)} tool results are in view, {settings.cutoff} may be.")
+    if settings.strategy == "off" or excess <= 0:
+        return None
     whole = ((each.call, result_of(view.log, each.seq, each.call.id)) for each in visible[:excess])
     results = [_Result(call, result.text, result.is_error) for call, result in whole]
     return DigestPlan(
