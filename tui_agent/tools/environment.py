@@ -58,9 +58,15 @@ _FOR_READING = {
 }
 
 
+@cache
 def is_secret(name: str) -> bool:
     """Whether a variable of this name is taken for a secret."""
     return _one_of(SECRET_NAMES).fullmatch(name) is not None
+
+
+@cache
+def _is_known(name: str) -> bool:
+    return _one_of(KNOWN_NAMES).fullmatch(name) is not None
 
 
 _ADDRESS_WITH_USER = regex(r"://[^/\s]*@")
@@ -77,11 +83,10 @@ def sandboxed_environment(environment: Mapping[str, str], keep: Iterable[str] = 
     Values with an address that has a user or a password in it are left out.
     """
     kept = frozenset(keep)
-    known = _one_of(KNOWN_NAMES)
     clean = {
         name: value
         for name, value in environment.items()
-        if name in kept or (known.fullmatch(name) and not _ADDRESS_WITH_USER.search(value))
+        if name in kept or (_is_known(name) and not _ADDRESS_WITH_USER.search(value))
     }
     return clean | _FOR_READING | _for_git({})
 

@@ -111,9 +111,9 @@ def decide(program: bytes, number: int, *arguments: int, architecture: int = 0xC
             (loaded,) = struct.unpack_from("=I", data, value)
         elif code == 0x54:
             loaded &= value
-        elif code in (0x15, 0x35, 0x45):
-            holds = loaded == value if code == 0x15 else loaded >= value if code == 0x35 else bool(loaded & value)
-            at += if_true if holds else if_false
+        elif code in (0x15, 0x25, 0x35, 0x45):
+            tests = {0x15: loaded == value, 0x25: loaded > value, 0x35: loaded >= value, 0x45: bool(loaded & value)}
+            at += if_true if tests[code] else if_false
         else:
             assert code == 0x06
             kinds: dict[int, int] = {0x7FFF_0000: 0, 0x0005_0000: value & 0xFFFF, 0x7FC0_0000: -1}

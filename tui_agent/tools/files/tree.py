@@ -120,8 +120,20 @@ class _Wanted(NamedTuple):
     not_ignored: set[str]
 
 
+class _Task(NamedTuple):
+    """What to look at in a folder as it was read, while nothing else is wanted there: files by name, with their paths,
+    and the names of folders with and without such files.
+    """
+
+    folder: _Folder
+    wanted: int
+    files: list[tuple[str, str]]
+    below: frozenset[str]
+    others: frozenset[str]
+
+
 class _Look(msgspec.Struct, frozen=True):
-    """The files of a tree and the folders that were read, by relative path.
+    """The files of a tree and the folders that were read, by relative path, with what was looked at there.
 
     `listed` are the files that are not ignored, `ignoring` the stamps of the files that say what is. `whole`: every
     folder was read.
@@ -129,6 +141,7 @@ class _Look(msgspec.Struct, frozen=True):
 
     files: dict[str, _Known]
     folders: dict[str, _Folder]
+    tasks: dict[str, _Task]
     listed: list[str]
     ignoring: dict[str, tuple[int, ...]]
     wanted: _Wanted
@@ -304,11 +317,11 @@ class _Walk:
     def __init__(self, tree: Tree, known: _Look | None, listed: list[str], deadline: float, *, fresh: bool) -> None:
         self._tree = tree
         self._is_first = known is None
-        self._known = known if known is not None else _Look({}, {}, [], {}, _Wanted({}, {}, set()), whole=False)
+        self._known = known if known is not None else _Look({}, {}, {}, [], {}, _Wanted({}, {}, set()), whole=False)
         self._deadline = deadline
         self._git_names = tree._git.names()
         self._wanted, self._below, self._not_ignored = self._known.wanted
-        self._look = _Look({}, {}, list(listed), {}, self._known.wanted, whole=True)
+        self._look = _Look({}, {}, {}, list(listed), {}, self._known.wanted, whole=True)
         self.found_news = fresh
         if fresh:
             self.list_anew(listed)
@@ -316,7 +329,7 @@ class _Walk:
     def list_anew(self, listed: list[str]) -> None:
         """Look for these files, in the next pass, which goes on where this one has ended."""
         self._look = structs.replace(self._look, listed=listed)
-        for each in self._known.wanted:
+        for each in (*self._known.wanted, self._known.tasks):
             each.clear()
         self._wanted[""] = set()
         self._add(listed)
@@ -350,14 +363,11 @@ class _Walk:
     def _folder(self, descriptor: int, path: str) -> None:
         if time.monotonic() > self._deadline + self._tree._limits.seconds:
             raise _Gap(TOO_SLOW.format(limit=2 * self._tree._limits.seconds))
-        names, folders, links = self._names(descriptor, path)[1:]
-        # What lies in the project's own folder is kept although it is ignored: an `.env` is written once.
-        files = links | ((self._wanted[path] & names if path else names - {".git"}) - folders)
-        below = self._below.get(path, set())
+        task = self._look.tasks[path] = self._task(self._names(descriptor, path), path)
+        self._files(descriptor, task.files)
         start = f"{path}/" if path else ""
-        self._files(descriptor, start, files)
-        self._others += (start + name for name in folders - below)
-        for name in below & folders:
+        self._others += (start + name for name in task.others)
+        for name in task.below:
             try:
                 inside = os.open(name, _FOLDER_FLAGS, dir_fd=descriptor)
             except OSError:
@@ -368,11 +378,22 @@ class _Walk:
             finally:
                 os.close(inside)
 
-    def _files(self, descriptor: int, start: str, names: Iterable[str]) -> None:
-        """Look at files in an open folder whose path begins the paths of all in it."""
+    def _task(self, folder: _Folder, path: str) -> _Task:
+        wanted, below = self._wanted[path], self._below.get(path, set())
+        task = self._known.tasks.get(path)
+        # What is wanted grows, or is all new.
+        if task is not None and task.folder is folder and task.wanted == len(wanted) + len(below):
+            return task
+        names, folders, links = folder[1:]
+        # What lies in the project's own folder is kept although it is ignored: an `.env` is written once.
+        files = links | ((wanted & names if path else names - {".git"}) - folders)
+        places = [(name, f"{path}/{name}" if path else name) for name in files]
+        return _Task(folder, len(wanted) + len(below), places, folders & below, folders - below)
+
+    def _files(self, descriptor: int, files: Iterable[tuple[str, str]]) -> None:
+        """Look at files in an open folder: their names in it, with their paths."""
         known, found, excluded = self._known.files, self._look.files, self._tree._excluded
-        for name in names:
-            place = start + name
+        for name, place in files:
             if place in found:
                 continue
             try:
@@ -467,7 +488,7 @@ class _Walk:
                 ignored.add(path)
             elif inside.links:
                 with suppress(OSError), _opened_below(root, path) as below:
-                    self._files(below, f"{path}/", inside.links)
+                    self._files(below, ((name, f"{path}/{name}") for name in inside.links))
 
     def _other(self, root: int, path: str, most: int) -> _Folder | None:
         """What is in a folder without listed files; None if that is more than `most` names. Raises OSError."""

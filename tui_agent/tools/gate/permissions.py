@@ -229,12 +229,17 @@ class PermissionGate:
         and instead of a question about a call that cannot work, and whatever `ask` raises, NobodyToAsk included.
         """
         name = tool.definition.name
-        accesses = await asyncio.to_thread(_accesses, tool, call, self._workspace)
+        accesses, unasked = await asyncio.to_thread(
+            lambda: (
+                _accesses(tool, call, self._workspace),
+                name == SHELL and self.mode == "auto" and self.runs_confined,
+            )
+        )
         if stopped:
             stopped = f"The sandbox stopped it: {stopped}"
         elif any(access.outside for access in accesses):
             stopped = "It is to run outside the sandbox, where nothing confines it."
-        gap = await self._gap(name) if not stopped else ""
+        gap = await self.history.gap() if unasked and not stopped and self.history is not None else ""
         decided = await asyncio.to_thread(self._decide, name, accesses, stopped, gap)
         if isinstance(decided, Verdict) and decided.allowed and doubted:
             decided = _Question(doubted, by_rule=True)
@@ -311,11 +316,10 @@ class PermissionGate:
     def _isolates(self) -> bool:
         return self.confinement is not None and self.confinement.isolates
 
-    async def _gap(self, tool: str) -> str:
-        """Why what a command changes could not be undone; empty if it could, or if that decides nothing."""
-        if tool != SHELL or self.mode != "auto" or self.history is None:
-            return ""
-        return await self.history.gap() if await asyncio.to_thread(lambda: self.runs_confined) else ""
+    def _looked_at(self, tool: Tool, call: ToolCall) -> tuple[tuple[Access, ...], bool]:
+        """What a call touches, and whether it is a command that runs unasked if its changes can be undone."""
+        unasked = tool.definition.name == SHELL and self.mode == "auto" and self.runs_confined
+        return _accesses(tool, call, self._workspace), unasked
 
     def _has_changed(
         self, tool: Tool, call: ToolCall, accesses: tuple[Access, ...], seen: FilesRunFirst, stopped: str

@@ -64,7 +64,7 @@ class Guard:
     """
 
     def __init__(self, finder: Finder, folders: Sequence[Path], *, frozen: bool) -> None:
-        self._finder, self._folders = finder, folders
+        self._finder, self.folders = finder, folders
         self._found = finder.look(folders)
         self.whole = self._found.whole
         """Whether everything guarded could be looked for, and protected, so far."""
@@ -96,7 +96,7 @@ class Guard:
     def changed(self) -> dict[str, Snapshot]:
         """What is at guarded paths now and was not when this was made. Reads files."""
         now = {
-            path: contents(Path(path)) for path in self._existing(self._finder.look(self._folders)) | self._noted.keys()
+            path: contents(Path(path)) for path in self._existing(self._finder.look(self.folders)) | self._noted.keys()
         }
         return {path: found for path, found in now.items() if found is not None and found != self._noted.get(path, {})}
 
@@ -126,7 +126,7 @@ class Guard:
         opened: dict[str, int] = {}
         after = self._found
         for _ in range(_MOST_CLOSED):
-            after = self._finder.look(self._folders)
+            after = self._finder.look(self.folders)
             closed = after.unreadable - self._found.unreadable - opened.keys()
             modes = {place: with_mode(place, 0o700) for place in closed}
             found = {place: mode for place, mode in modes.items() if mode is not None}
@@ -154,7 +154,7 @@ class Guard:
         for path in sorted(self._existing(after) - self._paths - harmless) if knows_new else ():
             place = Path(path)
             found = contents(place)
-            copied = not at_the_top(path, self._folders) and (place.name, found) in copies
+            copied = not at_the_top(path, self.folders) and (place.name, found) in copies
             if not found and found is not None:
                 continue
             if (found is not None and found == known.get(path)) or copied:
@@ -319,7 +319,7 @@ def _read_file(found: Snapshot, folder: int, name: str) -> bytes:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except PermissionError as error:
         raise _TooMuch from error
-    with os.fdopen(descriptor, "rb") as stream:
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
         content = read_at_most(stream, left + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
     if len(content) > left:
         raise _TooMuch

@@ -126,7 +126,7 @@ class Finder:
                 continue  # it went meanwhile, or its name is too long for anybody
             names = found.guarded if within == "project" else (name for name in found.guarded if _plain(name) == ".git")
             paths.update(f"{place}/{name}" for name in names)
-            in_place = os.path.basename(place).lower() == ".git"  # noqa: PTH119
+            in_place = place[-5:].lower() == "/.git"
             in_git = in_place or "git" in within
             above = below_limited.get(place)
             for name, limit in found.limited.items() if above != "read" and not in_git else ():
@@ -242,14 +242,17 @@ def _stamp_of(file: str) -> tuple[int, ...]:
 
 def _inside(place: str, found: _Folder, within: _Within) -> Iterator[tuple[str, _Within]]:
     """The folders to look at in a folder, and what they are within."""
+    if within == "git's own":
+        # A repository has hundreds of folders of objects, by number.
+        numbered = place.endswith("/objects")
+        for name in found.folders:
+            if not (numbered and len(name) == 2):
+                yield name, "git's own"
+        return
     for name in found.folders:
         if found.is_repository and name in _OF_GIT:
             if name != "hooks":
                 yield name, "git's own"
-        elif within == "git's own":
-            # A repository has hundreds of folders of objects, by number.
-            if os.path.basename(place) != "objects" or len(name) != 2:  # noqa: PTH119
-                yield name, within
         else:
             yield name, "installed" if within == "project" and name in INSTALLED else within
 

@@ -58,6 +58,7 @@ _LANDLOCK_PATH_BENEATH = 1
 _SECCOMP_SET_MODE_FILTER, _SECCOMP_NEW_LISTENER = 1, 8
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_ZERO = ctypes.c_ulong(0)
 
 
 def machine() -> str:
@@ -137,7 +138,7 @@ def set_attributes(place: int | str, added: int, removed: int = 0, *, below: boo
 
 def prctl(option: int, value: int = 0) -> None:
     """See prctl(2)."""
-    _check(_libc.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))), f"prctl {option}")
+    _check(_libc.prctl(option, ctypes.c_ulong(value), _ZERO, _ZERO, _ZERO), "prctl")
 
 
 def keep_capabilities(kept: Sequence[int]) -> None:

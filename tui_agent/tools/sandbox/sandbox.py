@@ -228,7 +228,7 @@ class Sandbox:
         inside = "/tmp" if mounts else temporary  # noqa: S108 - the view's own
         variables = cache_variables(self.places.home, environment)
         variables |= VARIABLES if mounts and not self.network else {}
-        folders = [str(place) for place in self._writable()]
+        folders = [str(place) for place in guard.folders]
         closed = folders if read_only else [path for path in folders if self._limit(path) == "write"]
         writable = [path for path in folders if path not in closed]
         shown = [*self._readable(environment), *(os.path.realpath(path) for path in (*self.places.shown, *added))]
@@ -255,7 +255,7 @@ class Sandbox:
             network=self.network,
             landlock=kernel.landlock_version() if AVAILABLE else 0,
             writable=[*writable, *self._anchors(writable, [*fixed, *kept])],
-            readonly=[*fixed, *kept, *(path for path in shown if Path(path).exists())],
+            readonly=[*fixed, *kept, *shown],
             hidden=hidden,
             temporary=temporary,
         )
@@ -361,17 +361,16 @@ class Sandbox:
         found = [git for git in of_git if git is not None and not git.is_symlink() and is_git_folder(git)]
         return [folder for folder in dict.fromkeys((*places.folders, *found)) if folder != folder.parent]
 
-    def _anchors(self, writable: list[str], fixed: list[str]) -> list[str]:
+    def _anchors(self, writable: list[str], fixed: Iterable[str]) -> list[str]:
         """The parents of guarded paths: as mounts of their own they cannot be renamed, with what is guarded in them."""
-        above = {
-            str(parent)
-            for path in fixed
-            for folder in writable
-            if path.startswith(f"{folder}/")
-            for parent in Path(path).parents
-            if str(parent).startswith(f"{folder}/")
-        }
-        return sorted(above - set(writable) - set(fixed))
+        above: set[str] = set()
+        for folder in writable:
+            for path in fixed:
+                place = path.rpartition("/")[0]
+                while place.startswith(f"{folder}/") and place not in above:
+                    above.add(place)
+                    place = place.rpartition("/")[0]
+        return sorted(above.difference(writable, fixed))
 
     def _readable(self, environment: Mapping[str, str]) -> list[str]:
         key = tuple(sorted(environment.items()))

@@ -219,15 +219,20 @@ class RunCommand(BuiltIn):
             notes.append(what_still_runs(ended, running.pid))
             self._background.look_after(running, settled)
         failed = stopped or timed_out or ended.exit_code != 0
-        if prepared.bounds:
-            end = terminal.tail(_DENIAL_LINES)
-            notes += prepared.limits or await asyncio.to_thread(denial_note, end, prepared.bounds, failed=failed)
-            notes += refused_note(self._sandbox.proxy.take_refused()) if self._sandbox is not None else []
         outcome = Outcome(exit_code=ended.exit_code, timed_out=timed_out)
-        output = await _finished(terminal, raw, notes, outcome, is_error=failed)
+        told = partial(self._told, prepared, terminal, failed=failed)
+        output = await _finished(terminal, raw, notes, outcome, is_error=failed, told=told)
         if stopped:
             raise CallStopped(output)
         return output
+
+    def _told(self, prepared: "_Prepared", terminal: Terminal, *, failed: bool) -> list[str]:
+        """What the sandbox has to say about a command that has ended. Looks at files."""
+        if self._sandbox is None or prepared.bounds is None:
+            return []
+        end = terminal.tail(_DENIAL_LINES)
+        notes = prepared.limits or denial_note(end, prepared.bounds, failed=failed)
+        return [*notes, *refused_note(self._sandbox.proxy.take_refused())]
 
     def _prepare(self, command: str, context: ToolContext, *, outside: bool) -> "_Prepared":
         """Prepare to run a command, inside the sandbox or outside. Reads files. Raises ToolFailure."""
@@ -339,13 +344,20 @@ async def _wait(
 
 
 async def _finished(
-    terminal: Terminal, raw: RawStream, notes: list[str], outcome: Outcome, *, is_error: bool
+    terminal: Terminal,
+    raw: RawStream,
+    notes: list[str],
+    outcome: Outcome,
+    *,
+    is_error: bool,
+    told: Callable[[], list[str]] = list,
 ) -> ToolOutput:
-    """The result of a command that has ended."""
+    """The result of a command that has ended, with these notes and those that are `told`, in a thread."""
 
     def finish() -> ToolOutput:
+        more = told()
         terminal.finish()
-        return answer(terminal, raw, notes, outcome, is_error=is_error)
+        return answer(terminal, raw, [*notes, *more], outcome, is_error=is_error)
 
     return await asyncio.to_thread(finish)
 
