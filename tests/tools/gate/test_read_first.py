@@ -8,7 +8,7 @@ import pytest
 
 from tests.tools.gate.test_rules import PROJECT
 from tui_agent.tools.base import Change
-from tui_agent.tools.gate.judging import PlainCommand
+from tui_agent.tools.gate.judging import PlainCommand, steps_of
 from tui_agent.tools.gate.read_first import (
     MAX_BYTES,
     MAX_FILES,
@@ -82,12 +82,35 @@ def test_the_files_of_a_command(line: str, files: list[str], workspace: Workspac
         ("dotnet test", "Directory.Build.rsp"),
         ("bazel build //x", "tools/bazel"),
         ("mix test", "config/config.exs"),
+        ("ctest --test-dir out", "out/CTestTestfile.cmake"),
+        ("waf build", "wscript"),
+        ("flake8", ".flake8"),
+        ("alembic upgrade head", "alembic/env.py"),
+        ("foreman start", "Procfile"),
+        ("nix build", "flake.nix"),
+        ("helmfile apply", "helmfile.yaml"),
+        ("rails s", "config/boot.rb"),
+        ("clojure -M:t", "deps.edn"),
+        ("terraform -chdir=infra apply", "infra/main.tf"),
+        ("npm --prefix=web test", "web/package.json"),
+        ("cargo --manifest-path=sub/Cargo.toml test", "sub/build.rs"),
+        ("pytest tests/unit/test_a.py", "tests/unit/conftest.py"),
+        ("git -C sub commit", "sub/.git/hooks/pre-commit"),
+        ("uv run x.py", "x.py"),
+        ("Rscript x.R", "x.R"),
+        ("mise run x", "mise-tasks/x"),
     ],
 )
 def test_what_build_tools_read_besides(line: str, file: str, workspace: Workspace) -> None:
     (workspace.root / file).parent.mkdir(parents=True, exist_ok=True)
     (workspace.root / file).touch()
     assert workspace.root / file in read_first(step(line, workspace), workspace, unknown=False)
+
+
+def test_a_script_is_found_in_a_folder_that_the_line_changes_to_in_a_group(workspace: Workspace) -> None:
+    (workspace.root / "sub").mkdir()
+    (workspace.root / "sub/x.sh").touch(0o755)
+    assert workspace.root / "sub/x.sh" in read_first(steps_of("(cd sub; ./x.sh)", workspace), workspace, unknown=False)
 
 
 def test_of_a_program_in_no_table_all_is_looked_at_where_that_is_asked_for(workspace: Workspace) -> None:

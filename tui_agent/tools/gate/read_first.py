@@ -27,7 +27,7 @@ from tui_agent.tools.base import Change, WorkspaceView
 from tui_agent.tools.diffs import unified
 from tui_agent.tools.gate.judging import PlainCommand, program_inside
 from tui_agent.tools.gate.known_commands import known_commands
-from tui_agent.tools.gate.patterns import matches, words
+from tui_agent.tools.gate.patterns import is_wild, matches, words
 from tui_agent.tools.gate.repository import hooks_of
 from tui_agent.tools.gate.workspace import named_path
 from tui_agent.visible import visible_line
@@ -36,6 +36,7 @@ MAX_FILES: Final = 300
 MAX_BYTES: Final = 256_000
 """The most files that are looked at for one command, and the most bytes of one that are read and kept."""
 _MOST_ENTRIES: Final = 5_000
+_LONGEST: Final = 1_000
 _CHANGED: Final = " changed at "
 _EMPTY: Final = sha256(b"").hexdigest()
 _TABLE: Final = Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines()
@@ -43,14 +44,19 @@ _ROWS: Final = tuple(
     (programs.split(), tuple(names.split()))
     for programs, _, names in (line.partition(": ") for line in _TABLE if line and not line.startswith("#"))
 )
-_READ_BY: Final = {program: names for programs, names in _ROWS for program in programs}
+_READ_BY: Final = {
+    program: tuple(name for programs, names in _ROWS if program in programs for name in names)
+    for program in {each for programs, _ in _ROWS for each in programs}
+}
 """The patterns of the files that a program reads first."""
 _ANY: Final = tuple(dict.fromkeys(name for _, names in _ROWS for name in names))
-_RUN_BY_NAME: Final = ("node_modules/.bin", ".venv/bin", "venv/bin")
+_RUN_BY_NAME: Final = ("node_modules/.bin", ".venv/bin", "venv/bin", "mise-tasks", ".mise/tasks")
 """Folders whose programs others run by their mere name."""
 
 _INTERPRETER: Final = regex(
-    r"(?:.*/)?(?:python|pypy|ruby|perl|node|deno|bun|php|lua|sh|bash|dash|zsh|ksh|source|tsx|ts-node|\.|-?include)[\d.]*"
+    r"(?:.*/)?(?:python|pypy|ruby|perl|node|deno|bun|php|lua|sh|bash|dash|zsh|ksh|source|tsx|ts-node|\.|-?include|run|exec"
+    r"|Rscript|julia|octave|groovy|jbang|java|elixir|escript|runghc|runhaskell|ocaml|racket|guile|tclsh|expect|pwsh|swift"
+    r"|dart|fsi|zx|gnuplot|bb|m4|bc|am|crontab|\.read)[\d.]*"
 )
 _SCRIPTS: Final = words(
     ".sh .bash .zsh .mk .mak .just .cmake .gradle .kts .rake .gemspec .nix .bzl .props .targets .yml .yaml"
@@ -134,8 +140,14 @@ def _named_by(step: PlainCommand, workspace: WorkspaceView, *, unknown: bool) ->
         yield own
     # A word may be a line itself: `bash -c 'node server.js'`.
     tokens = [*step.words, *(part for word in step.words if " " in word for part in _tokens(word))]
-    yield from _run(tokens, step.folder, workspace)
+    values = [token.partition("=")[2] if token.startswith("-") else token for token in tokens]
+    places = [step.folder / value for value in values if len(value) < _LONGEST and "\0" not in value]
+    above = (os.path.realpath(place if is_folder(place) else place.parent) for place in places)
+    beside = [folder for folder in map(Path, dict.fromkeys(above)) if workspace.contains(folder)]
+    for folder in dict.fromkeys((step.folder, *beside)):
+        yield from _run(tokens, folder, workspace)
     folders = [folder for folder in (step.folder, *step.folder.parents) if workspace.contains(folder)]
+    folders += (folder for folder in beside if folder not in folders)
     is_known = step.words[0] in {*known_commands(), "cd"} or any(_program(token) in _READ_BY for token in tokens)
     anything = unknown and not is_known
     yield from _read_by(tokens, folders, workspace, _ANY if anything else ())
@@ -152,7 +164,7 @@ def _read_by(
     programs = dict.fromkeys(map(_program, tokens))
     patterns = dict.fromkeys((*also, *(name for program in programs for name in _READ_BY.get(program, ()))))
     named = [
-        token for token in islice(dict.fromkeys(tokens), _MOST_ENTRIES) if len(token) < 1_000 and "\0" not in token
+        token for token in islice(dict.fromkeys(tokens), _MOST_ENTRIES) if len(token) < _LONGEST and "\0" not in token
     ]
     if patterns:
         for place in filter(is_folder, (place for token in named for place in _places(folders[0], token))):
@@ -167,11 +179,14 @@ def _read_by(
     for place in filter(is_folder, (folder / name for folder in folders for name in _RUN_BY_NAME)):
         yield from (path for program in programs if is_regular(path := place / program))
     if "git" in programs:
-        yield from hooks_of(folders[0], workspace)
+        yield from (path for folder in folders for path in hooks_of(folder, workspace))
 
 
 def _matching(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
-    return (folder / name for name in _names_in(folder) if any(matches(pattern, name) for pattern in patterns))
+    plain, wild = {name for name in patterns if not is_wild(name)}, [name for name in patterns if is_wild(name)]
+    return (
+        folder / name for name in _names_in(folder) if name in plain or any(matches(pattern, name) for pattern in wild)
+    )
 
 
 def _places(folder: Path, text: str) -> Iterator[Path]:
@@ -228,7 +243,7 @@ def _run(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> Itera
     """The files among these words that are run or included, rather than only worked on."""
     in_package = "node_modules" in folder.parts
     for before, token in dict.fromkeys(zip(("", *tokens), tokens, strict=False)):
-        if "\0" in token or len(token) > 1_000:
+        if "\0" in token or len(token) >= _LONGEST:
             continue
         # A variable may be the name of an interpreter.
         named = _INTERPRETER.fullmatch(before) or before.isupper() or before.startswith("-")
