@@ -111,6 +111,8 @@ def git(folder: Path, *arguments: str) -> None:
         *(".git/remotes/origin", ".git/branches/origin", ".git/lazygit.yml", ".lazygit.yml", ".sops.yaml"),
         *(".direnv/flake-profile-1.rc", ".config/wt.toml", "jupyter_server_config.py", ".tui-agent/config.json"),
         *(".ropeproject/config.py", ".python-version", "commitlint.config.js", "forge.yaml", ".trunk/trunk.yaml"),
+        *("buildServer.json", ".lsp/config.edn", ".github/lsp.json", "bin/hermit.hcl", "global.json", ".mux/init"),
+        *(".ruby-version", ".miserc.toml", "erlang_ls.config", ".tangled/workflows/x.yml", "CODEOWNERS", "codex.md"),
     ],
 )
 def test_what_a_tool_runs_by_itself_goes_at_every_depth(tmp_path: Path, name: str) -> None:
