@@ -206,10 +206,11 @@ class PromptCache:
         return now - self._last >= self._last_ttl
 
     def use(self, prompt: RequestParts, now: float) -> CacheUse:
-        """Send the prompt at this time, and mark it as sent."""
+        """Send the prompt at this time, and mark it as sent. One that was sent beside others may come after them."""
         self._forget(prompt.unchanged, now)
         hit = self._use_marked(prompt, now) if self._marked else self._use_implicit(prompt, now)
-        self._last, self._last_ttl = now, max(self._ttl, HOUR_S) if prompt.cache_hours == "all" else self._ttl
+        if now >= self._last:
+            self._last, self._last_ttl = now, max(self._ttl, HOUR_S) if prompt.cache_hours == "all" else self._ttl
         read, total = prompt.size(hit), prompt.tokens
         written = self.written(total) - read if self._marked else 0
         prefix = prompt.size(1) if prompt.size(1) >= self._minimum else 0
@@ -241,7 +242,7 @@ class PromptCache:
                 self._lives[mark] = max(self._ttl, HOUR_S) if lasts else self._ttl
                 self._ends[mark] = now + self._lives[mark]
         for place in hits - {0}:  # a read renews an entry for as long as it was written for
-            self._ends[place] = now + self._lives.get(place, self._ttl)
+            self._ends[place] = max(self._ends[place], now + self._lives.get(place, self._ttl))
         return hit
 
     def _nearest(self, mark: int) -> int:
@@ -253,7 +254,7 @@ class PromptCache:
         hit = longest if prompt.size(longest) >= self._minimum else 0
         for place in (hit, len(prompt)):
             if place and prompt.size(place) >= self._minimum:
-                self._ends[place] = now + self._ttl
+                self._ends[place] = max(self._ends.get(place, 0.0), now + self._ttl)
         return hit
 
 

@@ -66,7 +66,7 @@ class EnginePolicy:
         self._covered = 0, 0, 0
         self._recoveries = 0
         self._background: tuple[effects.Steps[None], effects.Effect] | None = None
-        self._ready_at, self._ready_after = 0.0, 0
+        self._began_at, self._ready_at, self._ready_after = 0.0, 0.0, 0
         self.engine.extend([ModelSwitched(model=self._ledger.profile.name), setup.script.prefix])
 
     def before(self, call: RecordedCall) -> None:
@@ -162,7 +162,8 @@ class EnginePolicy:
                 tokens = (
                     started.writes if isinstance(started, effects.StepStarted) and started.writes else LONGEST_SUMMARY
                 )
-                self._ready_at, self._ready_after = self._now + tokens / WRITING_SPEED, MAX_BACKGROUND_CALLS
+                self._began_at, self._ready_after = self._now, MAX_BACKGROUND_CALLS
+                self._ready_at = self._now + tokens / WRITING_SPEED
                 return None
             case effects.AwaitWriting():
                 self._finish_background(awaited=True)
@@ -179,10 +180,13 @@ class EnginePolicy:
         if self._background is None:
             return
         (steps, started), self._background = self._background, None
-        bill = self._ledger.bill
+        now, bill = self._now, self._ledger.bill
         before = bill.summary_tokens
+        # The model was asked when the summary was begun, with the cache of that moment.
+        self._now = self._began_at
         self._perform(started)
         self._carry_out(steps)
+        self._now = now
         if not awaited:
             bill.written_meanwhile += bill.summary_tokens - before
 
