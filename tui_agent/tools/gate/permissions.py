@@ -229,12 +229,7 @@ class PermissionGate:
         and instead of a question about a call that cannot work, and whatever `ask` raises, NobodyToAsk included.
         """
         name = tool.definition.name
-        accesses, unasked = await asyncio.to_thread(
-            lambda: (
-                _accesses(tool, call, self._workspace),
-                name == SHELL and self.mode == "auto" and self.runs_confined,
-            )
-        )
+        accesses, unasked = await asyncio.to_thread(self._looked_at, tool, call)
         if stopped:
             stopped = f"The sandbox stopped it: {stopped}"
         elif any(access.outside for access in accesses):
