@@ -1,6 +1,6 @@
 """A key press is over when the app has nothing left to do, not when the processor happens to be idle.
 
-And what nobody sees is not drawn: an app without a terminal draws what changed once all keys of a press are through.
+And what nobody sees is not drawn: an app without a terminal draws what changed when a test pauses to look.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ async def settled(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
 
 
 async def settled_unseen(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
-    """As `settled`, between the keys of one press: nobody sees what is there then."""
+    """As `settled`, after a key: nobody sees what is there then."""
     await _settle(min_sleep, max_sleep, draws=False)
 
 
@@ -61,12 +61,11 @@ async def _settle(min_sleep: float, max_sleep: float, *, draws: bool) -> None:
 
 
 async def _all_through(_: textual.pilot.Pilot[object], timeout: float = 30.0) -> bool:  # noqa: ASYNC109 - as its own
-    """Wait until the event loop has no step to take, and draw: no widget has a message left, so none need be asked."""
+    """Wait until the event loop has no step to take: no widget has a message left, so none need be asked."""
     loop: Any = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(0)
         if not loop._ready:
-            _draw_now()
             return True
 
 

@@ -112,7 +112,7 @@ def test_the_text_form() -> None:
         "  [########............] measured, 16,384 are room for the answer",
         "  System prompt          3,100    2%",
         "  Tool definitions       4,400    2%",
-        "  Your messages          1,200    1%",
+        "  Your messages          1,200   <1%",
         "  Tool results          75,510   38%",
         "",
         "Thresholds:",

@@ -42,7 +42,8 @@ async def test_only_what_is_in_view_is_painted() -> None:
         app.fill(*range(COUNT))
         await until(pilot, lambda: app.rows.has_focus)
         await pilot.press("end")
-        await until(pilot, lambda: COUNT - 1 in app.painted)
+        await pilot.pause()
+        assert COUNT - 1 in app.painted
         assert app.rows.key == COUNT - 1
         assert len(app.painted) <= 30
 

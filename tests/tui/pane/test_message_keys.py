@@ -57,6 +57,7 @@ async def test_in_the_last_line_where_the_message_ends_there() -> None:
     async with screen.run_test(size=(60, 10)) as pilot:
         for key in ("home", "left_square_bracket", *["down"] * 10):
             await pilot.press(key)
+            await pilot.pause()
         *others, last = rows(screen)
         assert last.startswith("▎ message")
         assert last.endswith(IN_LINE)
