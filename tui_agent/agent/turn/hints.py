@@ -29,6 +29,14 @@ HINTS: Final = {
 
 IN_TEXT: Final = {
     "auth": "Set another key and run it again, with -c; everything so far is kept.",
+    "context_overflow": "Run it with --model and a model with a larger window, or without -c; nothing is lost.",
+    "rate_limited": "Run it again later, with -c; everything so far is kept. --wait-for-reset waits, and "
+    "model.fallbacks names models that go on.",
+    "overloaded": "Run it again later, with -c; everything so far is kept. --wait-for-reset waits longer, and "
+    "model.fallbacks names models that go on.",
+    "model_error": "Everything so far is kept; run it again, with -c, or go on with another model (--model).",
+    "unknown_model": "Everything so far is kept; go on with another model (--model), with -c.",
+    "invalid_request": "Everything so far is kept; another model (--model) may take it, with -c.",
     "unavailable": "Wait a little and run it again, with -c; everything so far is kept.",
     "connection": "Check the connection and run it again, with -c; everything so far is kept.",
 }
