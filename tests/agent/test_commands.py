@@ -56,3 +56,11 @@ async def test_rules_are_listed_and_taken_back(tmp_path: Path) -> None:
         assert (reply.title, reply.text) == ("You will be asked again", "run_command(make test)")
         assert [rule.text for rule in session.agent.permissions.rules()] == ["edit_file(*)", "fetch_url"]
     assert [rule.text for rule in RememberedRules(store, project).rules] == ["edit_file(*)"]
+
+
+async def test_a_part_of_several_models_names_switches_to_none(tmp_path: Path) -> None:
+    async with talking(tmp_path) as session:
+        reply = await run_command(session.agent, "/model gemini-3")
+        assert (reply.failed, session.agent.profile.name) == (True, "offline:offline")
+        assert "several models: gemini-3.8-flash" in reply.text
+        assert "There is no key for anthropic:claude-haiku" in (await run_command(session.agent, "/model haiku")).text

@@ -38,6 +38,8 @@ RESULT_LINES: Final = 5
 PASTE_S: Final = 0.05
 """Lines that follow one another within so many seconds were pasted: together they are one message."""
 YES, NO, SESSION, ALWAYS = ("y", "yes"), ("n", "no"), ("s", "session"), ("a", "always")
+MAX_CALL: Final = 60
+"""Characters of a call that is named with its result."""
 FIRST: Final = "/help lists the commands, Ctrl+C stops a turn, Ctrl+D or /exit leaves."
 _ENDED: Final = {"ok": "Result", "error": "Failed", "denied": "Not done", "interrupted": "Stopped"}
 
@@ -127,6 +129,10 @@ class PlainOutput:
         self._cleaner = StreamCleaner()
         self._rest = ""
         self._answering = self._thinking = False
+        self._calls: dict[str, str] = {}
+        """What is running, by the ids of the calls."""
+        self._told = ""
+        """The call that was told of last, if no result was since."""
 
     def tell(self, event: events.AgentEvent) -> None:
         """Say an event."""
@@ -149,9 +155,14 @@ class PlainOutput:
                 say(f"{event.sentence}. The answer begins again.")
             case events.ToolStarted():
                 facts = facts_of(event.name)
-                say(f"{(facts.doing or facts.title).capitalize()}: {call_summary(event.arguments)}")
+                arguments = call_summary(event.arguments)
+                say(f"{(facts.doing or facts.title).capitalize()}: {arguments}")
+                self._told = event.call_id
+                self._calls[event.call_id] = one_line(f"{facts.title or event.name} {arguments}", MAX_CALL)
             case events.ToolFinished():
-                _tell_result(event)
+                call = self._calls.pop(event.call_id, "")
+                _tell_result(event, call if self._calls or event.call_id != self._told else "")
+                self._told = ""
             case events.ContextStepStarted() if not event.in_background:
                 say(f"Context: writing a {event.step} of {event.tokens:,} tokens.")
             case events.ContextStep():
@@ -181,9 +192,11 @@ class PlainOutput:
             self._answering = True
 
 
-def _tell_result(event: events.ToolFinished) -> None:
+def _tell_result(event: events.ToolFinished, call: str) -> None:
+    """Say a result; `call`: what it is the result of, if that is not clear."""
     lines = clean(event.diff or event.text).strip("\n").split("\n")
-    say(f"{_ENDED.get(event.status, event.status)}: {one_line(event.summary)}".rstrip(": "))
+    what = ", ".join(filter(None, (call, one_line(event.summary))))
+    say(f"{_ENDED.get(event.status, event.status)}: {what}".rstrip(": "))
     for line in lines[:RESULT_LINES]:
         say(f"  {one_line(line)}")
     if len(lines) > RESULT_LINES:

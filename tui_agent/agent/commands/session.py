@@ -36,8 +36,10 @@ async def model(agent: "Agent", name: str) -> CommandReply:
     if name:
         from tui_agent.models.base import ModelError
         from tui_agent.models.catalogue import catalogue_of
+        from tui_agent.models.choice import meant_model
 
         try:
+            name = await asyncio.to_thread(meant_model, agent.settings, name)
             missing = catalogue_of(agent.settings).missing_key(name)
             if missing is None:
                 await agent.swap_model(name)
@@ -51,7 +53,7 @@ async def model(agent: "Agent", name: str) -> CommandReply:
     facts = [profile.name, "" if profile.tier == "unknown" else profile.tier]
     facts.append(f"{profile.window:,} tokens" if profile.window else "window unknown")
     facts.append(f"${prices.input:g} / ${prices.output:g} per million tokens" if prices else "price unknown")
-    others = "/model NAME lets another one answer; claude-…, gemini-…, openai:NAME, ollama:NAME, offline."
+    others = "/model NAME lets another one answer: a name or a part of one, PROVIDER:NAME, offline."
     return CommandReply(", ".join(filter(None, facts)), "\n".join(filter(None, (figures_from(profile), others))))
 
 
