@@ -44,7 +44,7 @@ from tui_agent.conversation.todo import TODO
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import OFFLINE, catalogue_of
-from tui_agent.models.choice import configured_model
+from tui_agent.models.choice import configured_model, meant_model
 from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
 from tui_agent.storage.artifacts import RAW_FOLDER
@@ -370,7 +370,8 @@ class EditorConversation:
 
     async def _set_model(self, name: str) -> None:
         try:
-            model = await asyncio.to_thread(configured_model, self.agent.settings, name)
+            settings = self.agent.settings
+            model = await asyncio.to_thread(lambda: configured_model(settings, meant_model(settings, name)))
             missing = catalogue_of(self.agent.settings).missing_key(model.profile.name)
             if missing is not None:
                 raise UnknownModel(f"{model.profile.name} needs a key: set {missing}.")  # noqa: TRY301

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,8 +29,11 @@ GET, LEAVE = "get", "leave"
 KEEP, FORGET, FOR_NOW = "keep", "forget", "now"
 BAR_CELLS: Final = 8
 TITLE: Final = "Model: $ per million tokens in / out, window"
-MAX_MODEL: Final = 30
+MAX_MODEL: Final = 27
 """Characters of a model's name, so that the text after it fits a screen of 80 columns."""
+
+_VENDORS: Final = re.compile(r"^(?:[a-z-]+[./])+")
+"""Who made or sells a model, at the beginning of its id: ``global.anthropic.``, ``meta-llama/``."""
 
 
 async def choose_model(host: Host, argument: str) -> None:
@@ -236,7 +240,7 @@ def model_options(current: str, settings: "Settings") -> "tuple[Option, ...]":
         Option("", "Now", heading=True),
         Option(
             current,
-            one_line(model_label(short_name(current)), MAX_MODEL),
+            _label(short_name(current)),
             _model_facts(present, catalogue) if present else "",
         ),
     ]
@@ -252,8 +256,9 @@ def model_options(current: str, settings: "Settings") -> "tuple[Option, ...]":
         if served:
             options.append(Option("", provider.label, heading=True))
         for each in served:
-            label = one_line(model_label(short_name(each.name)), MAX_MODEL)
-            options.append(Option(each.name, label, _model_facts(each, catalogue), folded=each.name not in newer))
+            label, facts = _label(short_name(each.name)), _model_facts(each, catalogue)
+            whole = each.name if "…" in label else ""
+            options.append(Option(each.name, label, facts, folded=each.name not in newer, whole=whole))
     return tuple(options)
 
 
@@ -282,6 +287,15 @@ class ModelChoices:
             CompletionItem(short_name(option.value), option.label, option.description) for option in named
         )
         host.entry.prompt.offer_anew()
+
+
+def _label(name: str) -> str:
+    """A model's name as the list shows it: of a long one, not the words before it that others have too."""
+    label = model_label(name)
+    if len(label) > MAX_MODEL:
+        provider, colon, model = label.partition(":")
+        label = f"{provider}{colon}{_VENDORS.sub('…', model)}"
+    return one_line(label, MAX_MODEL)
 
 
 def _model_facts(profile: "ModelProfile", catalogue: "Catalogue") -> str:

@@ -43,7 +43,8 @@ DESCRIPTION_SCORE: Final = SCATTERED + 1
 class Option(msgspec.Struct, frozen=True):
     """One option of a picker; `value` is the result if it is chosen.
 
-    heading: a title of the options below, which cannot be chosen. folded: shown only if a search finds it.
+    heading: a title of the options below, which cannot be chosen. folded: shown only if a search finds it. whole: what
+    a search looks at in place of a label that is cut.
     """
 
     value: str
@@ -51,13 +52,14 @@ class Option(msgspec.Struct, frozen=True):
     description: str = ""
     heading: bool = False
     folded: bool = False
+    whole: str = ""
 
     def score(self, words: Sequence[str]) -> float | None:
         """The score of the option for these words, in lower case; None if a word is missing.
 
         In the label, letters may be scattered; the description must contain the word as a whole, and scores lower.
         """
-        label, description = self.label.lower().lstrip("/"), self.description.lower()
+        label, description = (self.whole or self.label).lower().lstrip("/"), self.description.lower()
         fits = [
             DESCRIPTION_SCORE if word in description and word not in label else score(label, word.lstrip("/"))
             for word in words
