@@ -380,11 +380,13 @@ class Host(TerminalApp):
 
         return await self.question(PickerScreen(title, options, current, text=text, search=search, preview=preview))
 
-    async def read(self, title: str, text: str, again: "Callable[[], str | None] | None" = None) -> None:
-        """Show a text in a dialog; `again`: see `TextScreen`."""
+    async def read(
+        self, title: str, text: str, again: "Callable[[], str | None] | None" = None, *, at: int | None = None
+    ) -> None:
+        """Show a text in a dialog; `again`, `at`: see `TextScreen`."""
         from tui_agent.tui.dialogs.reading import TextScreen
 
-        await self.push_screen(TextScreen(title, text, self.glyphs, again))
+        await self.push_screen(TextScreen(title, text, self.glyphs, again, at=at))
 
     def refuse(self, reason: str) -> None:
         """Quit with an error: the settings do not allow what was asked for."""

@@ -148,9 +148,12 @@ async def read_recalled(host: Host, query: str) -> bool:
     if chosen is not None:
         hit = found.hits[int(chosen)]
         if hit.session:
-            await host.read(f"From {one_line(hit.session)}, as it was", hit.excerpt)
+            await host.read(f"From {one_line(hit.session)}, as it was", hit.excerpt, at=hit.offset)
         else:
-            await host.read(f"Message {hit.seq}, as it was", await agent.context.original(hit.seq) or hit.excerpt)
+            whole = await agent.context.original(hit.seq)
+            begin = whole.find(hit.excerpt)
+            text, at = (whole, begin + hit.offset) if begin >= 0 else (whole or hit.excerpt, None)
+            await host.read(f"Message {hit.seq}, as it was", text, at=at)
     return True
 
 

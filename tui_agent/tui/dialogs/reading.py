@@ -25,7 +25,9 @@ from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.painting.sections import FIRST_COLUMN
 
 MAX_CHARS: Final = 400_000
-"""The most characters shown; of a longer text, its beginning."""
+"""The most characters shown; of a longer text, its beginning, or what is around the place that is looked for."""
+ABOVE: Final = 3
+"""Rows shown above the place that is looked for."""
 AGAIN_S: Final = 1.0
 """Seconds between two updates of a growing text."""
 LEAST_COLUMN: Final = 20
@@ -52,15 +54,25 @@ class Reading(Dialog[None]):
 class TextScreen(Reading):
     """Shows untrusted text."""
 
-    def __init__(self, title: str, text: str, glyphs: Glyphs, again: Callable[[], str | None] | None = None) -> None:
+    def __init__(
+        self,
+        title: str,
+        text: str,
+        glyphs: Glyphs,
+        again: Callable[[], str | None] | None = None,
+        *,
+        at: int | None = None,
+    ) -> None:
         """`again`: returns the current text of one that grows, None once it is complete; called in a thread.
 
-        A growing text is shown from its end.
+        A growing text is shown from its end. `at`: the character whose line is marked, and in view at first.
         """
         super().__init__()
         self._title = one_line(title, 80)
-        self._lines = _lines_of(text)
-        self._cut = len(text) - MAX_CHARS
+        begin = max(0, at - MAX_CHARS // 2) if at is not None and at > MAX_CHARS // 2 and len(text) > MAX_CHARS else 0
+        self._lines = _lines_of(text[begin : begin + MAX_CHARS])
+        self._at = len(_lines_of(text[begin:at])) - 1 if at is not None else None
+        self._begin, self._cut = begin, len(text) - begin - MAX_CHARS
         self._rows = RowList(glyphs, in_dialog=True)
         self._width = 0
         self._again = again
@@ -68,6 +80,8 @@ class TextScreen(Reading):
     @override
     def compose(self) -> ComposeResult:
         more = f"the first {MAX_CHARS:,} characters, {self._cut:,} more are kept; " if self._cut > 0 else ""
+        if self._begin:
+            more = f"characters {self._begin:,} to {self._begin + MAX_CHARS + min(0, self._cut):,}; "
         keys = dialog_keys(f"{more}Up/Down scroll, {self.key('reading.close')} closes")
         yield framed([dialog_title(self._title)], self._rows, [keys])
 
@@ -92,9 +106,18 @@ class TextScreen(Reading):
     def _draw(self) -> None:
         width = self._rows.measure
         if width != self._width:
-            to_end = self._again is not None and self._rows.is_vertical_scroll_end
+            to_end, first = self._again is not None and self._rows.is_vertical_scroll_end, not self._width
             self._width = width
-            self._rows.show([ListRow(partial(_draw_text, row)) for line in self._lines for row in hung(line, width)])
+            rows: list[ListRow] = []
+            found = 0
+            for number, line in enumerate(self._lines):
+                if number == self._at:
+                    found = len(rows)
+                draw = _draw_found if number == self._at else _draw_text
+                rows += [ListRow(partial(draw, row)) for row in hung(line, width)]
+            self._rows.show(rows)
+            if first and found:
+                self._rows.scroll_to(y=max(0, found - ABOVE), animate=False, immediate=True, force=True)
             if to_end:
                 self._rows.scroll_end(animate=False)
 
@@ -116,6 +139,10 @@ def _lines_of(text: str) -> list[str]:
 
 def _draw_text(text: str, width: int, look: Look) -> Line:
     return make_line([Run(text or " ", look.palette.base)])
+
+
+def _draw_found(text: str, width: int, look: Look) -> Line:
+    return make_line([Run(text or " ", look.palette.accent)])
 
 
 class HelpScreen(Reading):
