@@ -139,6 +139,25 @@ def test_measured_rows_are_in_proportion_to_the_estimates() -> None:
     assert rows["assistant"] == 1
 
 
+def test_once_measured_system_prompt_and_tools_keep_their_size() -> None:
+    session, meter = Session("s" * 30_000), TokenMeter()
+    session.add(user_message("hi"))
+    meter.tokens(session.view)
+    session.answer(Usage(9_900, 0, 0, 1), text="ok")
+    meter.measure(session.view, Usage(9_900, 0, 0, 1))
+    first = meter.breakdown(session.view)
+    session.add(user_message("x" * 30_000))
+    session.answer(Usage(24_800, 0, 0, 1), text="ok")
+    rows = meter.breakdown(session.view)
+    assert sum(rows.values()) == meter.tokens(session.view) == 24_801
+    assert rows["system"] == pytest.approx(first["system"], rel=0.01)
+    assert rows["user"] == pytest.approx(14_900, rel=0.01)
+    session.add(user_message("y"))
+    session.answer(Usage(60_000, 0, 0, 1), text="ok")
+    # What nothing that was said can explain is not put down to it.
+    assert meter.breakdown(session.view)["user"] < 2.1 * meter.categories(session.view)["user"]
+
+
 def test_what_a_provider_counts_where_nothing_is_said_stands_in_a_row_too() -> None:
     session, meter = Session(""), TokenMeter()
     session.answer(Usage(50, 0, 0, 0))

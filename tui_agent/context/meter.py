@@ -37,6 +37,8 @@ PURE = 0.95
 """A growth is a sample of one content class if that class makes up at least this share of it."""
 GROWTH_WEIGHT = 0.2
 """The weight of the newest call in the average growth per call."""
+SAID_FACTOR = 2
+"""What was said is scaled by no more than this to explain a measurement; the rest is system prompt and tools."""
 BELIEVED_FACTOR, BELIEVED_SLACK = 4, 4_000
 """A measurement is used if it is within this factor of the estimate, plus this many tokens."""
 
@@ -176,12 +178,24 @@ class TokenMeter:
         return sum(math.ceil(self.counter.size(sizes[each], "fixed") * ratio) for each in ("system", "tools"))
 
     def breakdown(self, view: View) -> dict[Category, int]:
-        """The next request by category, adding up to `tokens`; if that is measured, estimates are scaled to it."""
+        """The next request by category, adding up to `tokens`; if that is measured, estimates are scaled to it.
+
+        Once system prompt and tools were measured, what was said is scaled first: it does not change their size.
+        """
         known, whole = self.categories(view), self.tokens(view)
         estimated = sum(known.values())
         if estimated == whole:
             return known
-        scaled = {category: count * whole // max(1, estimated) for category, count in known.items()}
+        fixed = known["system"] + known["tools"]
+        said, told = estimated - fixed, whole * (estimated - fixed) // max(1, estimated)
+        if self.ratios.has_sample(view.model, self.counter.shape, "fixed"):
+            told = min(max(whole - fixed, said // SAID_FACTOR), said * SAID_FACTOR, whole)
+        parts = (whole - told, fixed), (told, said)
+        scaled = {
+            category: count * part // max(1, of)
+            for category, count in known.items()
+            for part, of in (parts[category not in ("system", "tools")],)
+        }
         largest = max(scaled, key=lambda category: scaled[category])
         scaled[largest] += whole - sum(scaled.values())
         return scaled
