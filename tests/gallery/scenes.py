@@ -214,8 +214,10 @@ async def errors(stage: Stage) -> None:
         events.Retrying(attempt=1, delay_s=18, kind=limited.kind, message=limited.happened),
         events.TurnFailed(kind=limited.kind, message=limited.message, retryable=True),
     ]
-    stage.play(script.ask("Try again.").fill(1_012_400, 2.04).events)
-    stage.play([events.TurnFailed(kind=long.kind, message=long.message, retryable=False, hint="/model offers others")])
+    script.ask("Try again.").fill(1_012_400, 2.04).events.append(
+        events.TurnFailed(kind=long.kind, message=long.message, retryable=False, hint="/model offers others")
+    )
+    stage.play(script.events)
 
 
 @state(light=True)

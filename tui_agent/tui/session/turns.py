@@ -101,7 +101,8 @@ class TurnView:
         self._undone: dict[int, int] = {}
         self.changed: Callable[[AgentEvent], None] | None = None
         self._own_shown: dict[int, ToolBlock] = {}
-        self._left = self._entered = False
+        self._left = False
+        self._entered = True
         self.answered = False
         self.interrupted = False
         self.failed = False
@@ -216,7 +217,7 @@ class TurnView:
             case events.TurnFailed():
                 self._settle(ToolState.INTERRUPTED)
                 self.failed = True
-                kept = event.hint or "Everything up to here is kept."
+                kept = f"{(event.hint or 'Everything up to here is kept').removesuffix('.')}."
                 if not self._entered:
                     kept += " Your text is in the prompt again."
                 elif event.retryable or not event.hint:
