@@ -5,8 +5,9 @@ What the value of a flag may be is the business of the settings; here it is only
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, NoReturn, get_args
 
@@ -154,6 +155,7 @@ SETTINGS_FLAGS = (
         "plan|ask|auto|allow: what needs your approval",
         other_names=("--mode", "--permission-mode"),
     ),
+    Flag("--agentic-tools", "true|false", "agentic.enabled", "offer the agentic_* tools"),
 )
 
 ELSEWHERE: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
@@ -485,10 +487,7 @@ def _replay_parser() -> _Parser:
         metavar="N",
         help="input tokens of the model (default: its own)",
     )
-    parser.set_defaults(settings=[])
-    parser.add_argument(
-        "--set", dest="settings", action="append", type=_key_and_value, metavar="KEY=VALUE", help="any setting"
-    )
+    _add_set(parser, "any setting")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--plot", default="", metavar="FILE.svg", help="plot dollars against what stays verbatim")
     many = parser.add_argument_group("many sessions")
@@ -525,10 +524,7 @@ def _exam_parser() -> _Parser:
     parser.add_argument("--dry-run", action="store_true", help="print questions, answers and budget; ask nothing")
     parser.add_argument("--yes", action="store_true", help="ask without confirmation")
     parser.add_argument("--json", action="store_true", help="one JSON object, with every answer")
-    parser.set_defaults(settings=[])
-    parser.add_argument(
-        "--set", dest="settings", action="append", type=_key_and_value, metavar="KEY=VALUE", help="any setting"
-    )
+    _add_set(parser, "any setting")
     return parser
 
 
@@ -657,7 +653,6 @@ def _new_parser(program: str, usage: str) -> _Parser:
 def _add_settings_flags(parser: _Parser) -> None:
     """Flags that set settings; all append to one list, so that of two for one key the later wins."""
     group = parser.add_argument_group("settings")
-    parser.set_defaults(settings=[])
     for flag in SETTINGS_FLAGS:
         if flag.metavar is None:
             assigned = (flag.name, flag.key, flag.value)
@@ -668,30 +663,22 @@ def _add_settings_flags(parser: _Parser) -> None:
                 *flag.other_names,
                 dest="settings",
                 action="append",
-                type=_assigning(flag),
+                type=partial(_assigned, flag),
                 metavar=flag.metavar,
                 help=flag.help,
             )
+    _add_set(group, "any setting, by its key")
+
+
+def _add_set(group: argparse._ActionsContainer, meaning: str) -> None:
+    group.set_defaults(settings=[])
     group.add_argument(
-        "--agentic-tools",
-        dest="settings",
-        action="append",
-        type=lambda text: ("--agentic-tools", "agentic.enabled", text),
-        metavar="true|false",
-        help="offer the agentic_* tools",
-    )
-    group.add_argument(
-        "--set",
-        dest="settings",
-        action="append",
-        type=_key_and_value,
-        metavar="KEY=VALUE",
-        help="any setting, by its key",
+        "--set", dest="settings", action="append", type=_key_and_value, metavar="KEY=VALUE", help=meaning
     )
 
 
-def _assigning(flag: Flag) -> Callable[[str], tuple[str, str, str]]:
-    return lambda text: (flag.name, flag.key, text)
+def _assigned(flag: Flag, text: str) -> tuple[str, str, str]:
+    return flag.name, flag.key, text
 
 
 def _key_and_value(text: str) -> tuple[str, str, str]:

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple, TypeGuard
+from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from tui_agent.settings.keys import Value
 
@@ -73,21 +74,22 @@ def forget(folder: Path, home: Path) -> None:
     with _locked(home):
         answers = _read(home / TRUSTED_FILE)
         if root in answers.folders or root in answers.refused:
-            _write(home / TRUSTED_FILE, answers.without(root))
+            answers.forget(root)
+            _write(home / TRUSTED_FILE, answers)
 
 
-class _Answers(NamedTuple):
+class _Answers(msgspec.Struct):
     """The roots of trusted and of refused projects, each with the time of the answer; and what trust in them covers:
     digests of the lines that were shown.
     """
 
     folders: dict[str, str]
-    refused: dict[str, str]
-    covered: dict[str, list[str]]
+    refused: dict[str, str] = {}
+    covered: dict[str, list[str]] = {}
 
-    def without(self, root: str) -> "_Answers":
-        folders, refused = ({other: time for other, time in each.items() if other != root} for each in self[:2])
-        return _Answers(folders, refused, {other: kept for other, kept in self.covered.items() if other != root})
+    def forget(self, root: str) -> None:
+        for answers in (self.folders, self.refused, self.covered):
+            answers.pop(root, None)
 
 
 def _digest(line: str) -> str:
@@ -105,8 +107,7 @@ def _remember(folder: Path, home: Path, covered: list[str], *, trusted: bool) ->
         answers = _read(path)
         times = answers.folders if trusted else answers.refused
         if str(root) not in times or answers.covered.get(str(root), []) != covered:
-            answers = answers.without(str(root))
-            times = answers.folders if trusted else answers.refused
+            answers.forget(str(root))
             times[str(root)] = datetime.now(UTC).isoformat(timespec="seconds")
             if covered:
                 answers.covered[str(root)] = covered
@@ -132,30 +133,15 @@ def _read(path: Path) -> _Answers:
     try:
         kept = path.read_bytes()
     except FileNotFoundError:
-        return _Answers({}, {}, {})
+        return _Answers({})
     except OSError as error:
         raise TrustError(f"{path}: cannot be read: {error.strerror}") from None
     from json import loads
 
     try:
-        document = loads(kept)
+        return msgspec.convert(loads(kept), _Answers)  # its own reader takes no names that are not valid UTF-8
     except (ValueError, RecursionError):
         raise TrustError(f"{path}: damaged; move it away to start an empty list of trusted folders") from None
-    if isinstance(document, dict):
-        folders, refused, covered = document.get("folders"), document.get("refused", {}), document.get("covered", {})
-        if _are_times(folders) and _are_times(refused) and _are_lists(covered):
-            return _Answers(folders, refused, covered)
-    raise TrustError(f"{path}: damaged; move it away to start an empty list of trusted folders")
-
-
-def _are_times(value: object) -> TypeGuard[dict[str, str]]:
-    return isinstance(value, dict) and all(isinstance(time, str) for time in value.values())
-
-
-def _are_lists(value: object) -> TypeGuard[dict[str, list[str]]]:
-    return isinstance(value, dict) and all(
-        isinstance(each, list) and all(isinstance(digest, str) for digest in each) for each in value.values()
-    )
 
 
 def _write(path: Path, answers: _Answers) -> None:
@@ -164,7 +150,7 @@ def _write(path: Path, answers: _Answers) -> None:
     from tui_agent.system.durable import make_private_folder, write_file
 
     # ASCII escapes preserve folder names that are not valid UTF-8.
-    text = dumps(answers._asdict(), indent=2) + "\n"
+    text = dumps(structs.asdict(answers), indent=2) + "\n"
     try:
         make_private_folder(path.parent)
         write_file(path, text.encode())
