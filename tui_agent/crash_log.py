@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from tui_agent.settings import home_folder
+from tui_agent.settings.sources import home_folder
 from tui_agent.version import __version__
 
 

@@ -61,9 +61,10 @@ from tui_agent.session_parts import (
     tools_of,
     workspace_of,
 )
-from tui_agent.settings import PermissionMode, Settings
+from tui_agent.settings import Settings
 from tui_agent.settings.brought import CONFIG, brought
 from tui_agent.settings.kept_keys import bring_keys
+from tui_agent.settings.schema import PermissionMode
 from tui_agent.settings.trust import tightens
 from tui_agent.settings.writing import with_setting
 from tui_agent.storage.errors import StorageError

@@ -14,7 +14,8 @@ from tui_agent.models.choice import (
     small_model,
     task_class,
 )
-from tui_agent.settings import Settings, Tier, load_settings
+from tui_agent.settings import Settings, load_settings
+from tui_agent.settings.schema import Tier
 
 CLASSES = {
     "debug": ("frontier", 0.65, "auto"),

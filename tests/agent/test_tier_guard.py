@@ -14,7 +14,8 @@ from tests.tui.app.test_terminal_app import Terminal
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.choice import SmallTierRefused, check_parent
 from tui_agent.session import SessionError
-from tui_agent.settings import SafetySettings, Settings
+from tui_agent.settings import Settings
+from tui_agent.settings.schema import SafetySettings
 
 SMALL = ("gemini-3.8-flash", "gemini-2.5-flash", "claude-haiku-4-5", "claude-haiku-5-5")
 LARGER = ("claude-opus-5-5", "claude-sonnet-4-6", "gemini-3.1-pro-preview", "gemini-2.5-pro")

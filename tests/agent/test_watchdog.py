@@ -32,7 +32,7 @@ from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Cleared, Message, tool_result, user_message
 from tui_agent.conversation.view import View
 from tui_agent.models.usage import UsageTracker
-from tui_agent.settings import WatchdogSettings
+from tui_agent.settings.schema import WatchdogSettings
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
 

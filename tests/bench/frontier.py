@@ -20,7 +20,8 @@ from tui_agent.models.prices import look_up
 from tui_agent.replay.plot import dots, plot
 from tui_agent.replay.script import Script
 from tui_agent.replay.simulation import ReplayOutcome, policies, preset_policy, simulate
-from tui_agent.settings import POLICIES, Policy, Settings, load_settings
+from tui_agent.settings import POLICIES, Settings, load_settings
+from tui_agent.settings.policies import Policy
 
 MODELS = ("claude-opus-5-5", "gemini-3.1-pro-preview")
 WINDOW = 200_000

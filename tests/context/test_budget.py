@@ -13,7 +13,8 @@ from tui_agent.context.budget import (
     thresholds,
 )
 from tui_agent.conversation.profile import Tier
-from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSettings, ThresholdByTier
+from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSettings
+from tui_agent.settings.schema import ThresholdByTier
 
 
 @pytest.mark.parametrize(

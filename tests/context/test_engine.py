@@ -55,7 +55,8 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.profile import ModelProfile, Rates
 from tui_agent.conversation.view import View
-from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSettings, DigestSettings, Settings
+from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSettings, Settings
+from tui_agent.settings.schema import DigestSettings
 
 T = TypeVar("T")
 NAME = "anthropic:claude-opus-5-5"

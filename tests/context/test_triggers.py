@@ -15,7 +15,8 @@ from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Usage, tool_result, user_message
 from tui_agent.conversation.profile import ModelProfile, Prices, Rates, Tier
 from tui_agent.conversation.view import View
-from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSettings, DigestSettings, Preset, Settings
+from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSettings, Settings
+from tui_agent.settings.schema import DigestSettings, Preset
 
 UNPRICED = Settings(
     clearing=ClearingSettings(by_price=False), compaction=CompactionSettings(thrift=0, background=False)

@@ -31,7 +31,8 @@ from tui_agent.conversation.entries import (
     user_message,
 )
 from tui_agent.models.catalogue import CATALOGUE
-from tui_agent.settings import ContextSettings, ModelSettings, Settings, UiSettings
+from tui_agent.settings import ContextSettings, ModelSettings, Settings
+from tui_agent.settings.schema import UiSettings
 from tui_agent.tui.cards.blocks import BoundaryBlock
 from tui_agent.tui.context.calls_screen import CallsScreen
 from tui_agent.tui.context.draft_screen import COUNT_AFTER_S, DraftScreen, EditedText

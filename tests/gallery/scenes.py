@@ -30,7 +30,8 @@ from tui_agent.arguments import Arguments
 from tui_agent.conversation.plan import TaskPlan
 from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.errors import ErrorReply, failure
-from tui_agent.settings import ModelSettings, PermissionSettings, Settings, UiSettings
+from tui_agent.settings import ModelSettings, PermissionSettings, Settings
+from tui_agent.settings.schema import UiSettings
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.sessions import list_sessions
 from tui_agent.tools.base import Change, PermissionQuestion, Preview

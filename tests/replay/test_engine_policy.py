@@ -15,7 +15,8 @@ from tui_agent.replay.engine_policy import EnginePolicy
 from tui_agent.replay.policies import PolicySetup
 from tui_agent.replay.script import RecordedCall, Script, make_script, tokens_of
 from tui_agent.replay.simulation import PRESETS, ReplayOutcome, policies, simulate
-from tui_agent.settings import Preset, Settings
+from tui_agent.settings import Settings
+from tui_agent.settings.schema import Preset
 from tui_agent.storage.recordings.reading import read_file
 
 OPUS = ModelProfile(

@@ -58,7 +58,8 @@ from tui_agent.replay.policies import PolicySetup
 from tui_agent.replay.recorded import as_recorded, measure
 from tui_agent.replay.script import RecordedCall, RecordedMessage, Script, make_script, text_tokens
 from tui_agent.replay.simulation import ReplayOutcome, simulate
-from tui_agent.settings import ClearingSettings, CompactionSettings, Preset, Settings
+from tui_agent.settings import ClearingSettings, CompactionSettings, Settings
+from tui_agent.settings.schema import Preset
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.recordings.reading import read_file, read_recording
 from tui_agent.storage.sessions import create_session

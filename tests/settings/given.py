@@ -7,7 +7,8 @@ from typing import TypeAlias
 import msgspec
 from hypothesis import strategies as st
 
-from tui_agent.settings import Setting, ToolServer, Value
+from tui_agent.settings import ToolServer
+from tui_agent.settings.keys import Setting, Value
 from tui_agent.settings.schema import Endpoint
 
 Tree: TypeAlias = dict[str, object]

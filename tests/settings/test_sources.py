@@ -14,25 +14,19 @@ from hypothesis import strategies as st
 
 from tests.settings.given import accepted, nested, user_file, write
 from tui_agent.settings import (
-    ADDED_UP,
     GivenValue,
-    OAuth,
     Override,
-    Overrides,
-    Setting,
     Settings,
     SettingsError,
     ToolServer,
-    Value,
-    environment_name,
-    home_folder,
     json_text,
     load_settings,
     settings_by_key,
     values_by_key,
 )
-from tui_agent.settings.keys import SERVERS, Table, section_keys
-from tui_agent.settings.sources import MAX_FILE_BYTES, replace_missing_home
+from tui_agent.settings.keys import ADDED_UP, SERVERS, Setting, Table, Value, section_keys
+from tui_agent.settings.schema import OAuth
+from tui_agent.settings.sources import MAX_FILE_BYTES, Overrides, environment_name, home_folder, replace_missing_home
 
 
 def problems_of(home: Path, *, environ: dict[str, str] | None = None, overrides: Overrides = ()) -> tuple[str, ...]:

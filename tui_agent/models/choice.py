@@ -16,7 +16,8 @@ from tui_agent.conversation.profile import Tier as ModelTier
 from tui_agent.models.base import LocalModels, Model, SeveralModels, UnknownModel
 from tui_agent.models.catalogue import OFFLINE, catalogue_of
 from tui_agent.models.errors import plain
-from tui_agent.settings import PermissionMode, Settings, TaskClass, Tier, TierModels
+from tui_agent.settings import Settings
+from tui_agent.settings.schema import PermissionMode, TaskClass, Tier, TierModels
 
 TIERS: Sequence[Tier] = ("frontier", "mid", "small")
 FAMILIES: Mapping[str, Tier] = {"opus": "frontier", "sonnet": "mid", "haiku": "small", **{tier: tier for tier in TIERS}}

@@ -21,7 +21,8 @@ from tui_agent.replay.policies import (
     written_by_rule,
 )
 from tui_agent.replay.script import RecordedCall, RecordedMessage, Script
-from tui_agent.settings import POLICIES, PolicyName, Preset, Settings, with_policy
+from tui_agent.settings import POLICIES, PolicyName, Settings, with_policy
+from tui_agent.settings.schema import Preset
 from tui_agent.storage.recordings.recording import UnreadableRecording
 
 Step = Callable[[], None]

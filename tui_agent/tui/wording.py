@@ -5,7 +5,7 @@ from time import time
 from typing import Final
 
 from tui_agent.conversation.tool_facts import facts_of
-from tui_agent.settings import PermissionMode
+from tui_agent.settings.schema import PermissionMode
 from tui_agent.text import money_text
 
 WHILE_A_TURN_RUNS: Final = "not while a turn runs; Esc stops it"

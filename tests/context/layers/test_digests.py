@@ -11,7 +11,7 @@ from tests.conversation.logs import broken_rules, logs
 from tui_agent.context.layers.digests import COMPACTION_PREFIX, PLACEHOLDER, DigestPlan, accept_digest, plan_digest
 from tui_agent.conversation.entries import Cleared, Digested, Pinned, Restored
 from tui_agent.conversation.view import View
-from tui_agent.settings import DigestSettings
+from tui_agent.settings.schema import DigestSettings
 
 
 def talk(results: int, size: int = 10) -> Talk:

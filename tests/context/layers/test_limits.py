@@ -14,7 +14,7 @@ from tui_agent.context.layers.limits import Cut, Entering, Evicted, Uncut, evict
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Artifact, user_message
 from tui_agent.conversation.sizes import size_of_text
-from tui_agent.settings import OutputSettings
+from tui_agent.settings.schema import OutputSettings
 
 PATH = "/home/someone/.local/share/tui-agent/sessions/20261121-x/large_tool_results/call_1"
 PLENTY = 1_000_000

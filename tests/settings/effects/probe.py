@@ -5,7 +5,8 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from tui_agent.settings import GivenValue, Overrides, Settings, load_settings
+from tui_agent.settings import GivenValue, Settings, load_settings
+from tui_agent.settings.sources import Overrides
 
 Observe: TypeAlias = Callable[[Settings, Path], Awaitable[object] | object]
 """Builds the real thing in a folder of its own; what it answers depends on the settings alone."""

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.settings import OAuth, ToolServer, load_settings
+from tui_agent.settings import ToolServer, load_settings
+from tui_agent.settings.schema import OAuth
 from tui_agent.settings.servers import plain_json, server_from
 from tui_agent.tools.mcp.command_line import BadServer, run_action
 from tui_agent.tools.mcp.configuration import configured

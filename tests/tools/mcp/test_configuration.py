@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec import to_builtins
 
-from tui_agent.settings import OAuth, ToolServer, load_settings
+from tui_agent.settings import ToolServer, load_settings
 from tui_agent.settings.brought import brought
+from tui_agent.settings.schema import OAuth
 from tui_agent.settings.writing import keep_servers
 from tui_agent.tools.mcp.configuration import ConfiguredServer, ServerSwitches, configured, servers_in
 from tui_agent.tools.mcp.importing import foreign

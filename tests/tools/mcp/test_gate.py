@@ -6,8 +6,7 @@ import pytest
 
 from tests.tools.mcp.connecting import faulty
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.settings import McpSettings
-from tui_agent.settings.schema import ToolServer
+from tui_agent.settings.schema import McpSettings, ToolServer
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace

@@ -12,7 +12,8 @@ import pytest
 
 from tests.servers.mcp_http import serving
 from tests.tools.mcp.connecting import talking
-from tui_agent.settings import McpSettings, OAuth, ToolServer
+from tui_agent.settings import ToolServer
+from tui_agent.settings.schema import McpSettings, OAuth
 from tui_agent.tools.mcp import process
 from tui_agent.tools.mcp.configuration import ServerUnavailable
 from tui_agent.tools.mcp.servers import ToolServers

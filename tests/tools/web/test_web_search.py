@@ -10,7 +10,8 @@ from tests.tools.support import call
 from tests.tools.web.test_fetch_url import Served, answer, server
 from tui_agent.agent import events
 from tui_agent.conversation.entries import Hit
-from tui_agent.settings import GivenValue, SearchSettings
+from tui_agent.settings import GivenValue
+from tui_agent.settings.schema import SearchSettings
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.web.web_search import MAX_BYTES, SERVICES, WebSearch
 

@@ -15,7 +15,8 @@ from tests.tui.app.test_prompt_actions import _environment, arguments
 from tests.tui.app_of_parts import until
 from tui_agent.arguments import Arguments
 from tui_agent.session import Session
-from tui_agent.settings import ModelSettings, Settings, UiSettings
+from tui_agent.settings import ModelSettings, Settings
+from tui_agent.settings.schema import UiSettings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.session.turns import TurnView
 

@@ -14,7 +14,7 @@ from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tests.tui.dialogs.test_dialogs_end_once import EVERY
 from tui_agent.agent.commands.command import is_command
 from tui_agent.agent.commands.table import COMMANDS, ERRANDS, IN_TEXT, ON_SCREEN
-from tui_agent.settings import UiSettings
+from tui_agent.settings.schema import UiSettings
 from tui_agent.tui.actions import ACTIONS, DIALOGS, SLASH_COMMANDS, TITLES, Action, Place
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.commands.table import complete

@@ -18,7 +18,8 @@ from tests.servers.script import Step
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.arguments import Arguments
 from tui_agent.session import open_session
-from tui_agent.settings import AgentSettings, ModelSettings, PermissionSettings, Settings
+from tui_agent.settings import ModelSettings, PermissionSettings, Settings
+from tui_agent.settings.schema import AgentSettings
 from tui_agent.settings.trust import is_refused, is_trusted
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import SessionInfo, last_words, list_sessions, session_to_resume

@@ -8,7 +8,8 @@ from textual.pilot import Pilot
 from tests.tui.app_of_parts import project_of_parts, until, workers_finished
 from tests.tui.commands.test_branches import ask, opened
 from tui_agent.arguments import Arguments
-from tui_agent.settings import ModelSettings, Settings, UiSettings
+from tui_agent.settings import ModelSettings, Settings
+from tui_agent.settings.schema import UiSettings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import NoticeBlock, TodoBlock
 

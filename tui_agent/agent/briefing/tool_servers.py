@@ -12,7 +12,7 @@ from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.profile import FREE, Prices
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.regex import regex
-from tui_agent.settings import McpSettings
+from tui_agent.settings.schema import McpSettings
 from tui_agent.text import counted, one_line
 from tui_agent.tools.base import Tool, ToolFailure
 from tui_agent.tools.mcp.servers import ServerStatus, ToolServers

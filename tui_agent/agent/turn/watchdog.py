@@ -15,7 +15,7 @@ from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message
 from tui_agent.conversation.view import View
 from tui_agent.models.usage import UsageTracker
-from tui_agent.settings import WatchdogSettings
+from tui_agent.settings.schema import WatchdogSettings
 from tui_agent.text import money_text, one_line
 from tui_agent.tools.base import Effect
 

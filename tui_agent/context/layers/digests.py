@@ -21,7 +21,7 @@ from tui_agent.conversation.entries import Digested
 from tui_agent.conversation.sizes import TextSize, size_of_text, total_size
 from tui_agent.conversation.states import result_of
 from tui_agent.conversation.view import View
-from tui_agent.settings import DigestSettings
+from tui_agent.settings.schema import DigestSettings
 
 PLACEHOLDER: Final = "[archived: see digest]"
 PREFIX: Final = "[Tool digest]"

@@ -17,7 +17,7 @@ from tui_agent.context.cutting import head, head_bytes, quoted, tail, tail_bytes
 from tui_agent.context.effects import SaveText, Steps, expect
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Artifact, Message
-from tui_agent.settings import OutputSettings
+from tui_agent.settings.schema import OutputSettings
 
 MARKED_LINES = 4
 """The smallest limit in lines with room for both ends and the marker between them."""

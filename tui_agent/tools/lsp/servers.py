@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tui_agent.settings import DiagnosticsSettings
+from tui_agent.settings.schema import DiagnosticsSettings
 from tui_agent.text import error_text
 from tui_agent.tools.environment import child_environment, sandboxed_environment
 from tui_agent.tools.files.encodings import decode

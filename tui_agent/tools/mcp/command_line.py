@@ -9,8 +9,9 @@ from typing import Final
 
 import msgspec
 
-from tui_agent.settings import USER_FILE, Settings, ToolServer
+from tui_agent.settings import Settings, ToolServer
 from tui_agent.settings.servers import listed_servers, server_from, usable_name
+from tui_agent.settings.sources import USER_FILE
 from tui_agent.settings.trust import SERVERS_FILE
 from tui_agent.settings.writing import keep_servers
 from tui_agent.system.durable import write_file

@@ -18,7 +18,8 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 from typing_extensions import override
 
-from tui_agent.settings import OAuth, ToolServer
+from tui_agent.settings import ToolServer
+from tui_agent.settings.schema import OAuth
 from tui_agent.system.durable import make_private_folder, write_file
 from tui_agent.system.lenient import decoded_file
 from tui_agent.tools.mcp.process import MAX_MESSAGE

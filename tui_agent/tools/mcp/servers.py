@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 from tui_agent.conversation.blocks import ToolDefinition
-from tui_agent.settings import McpSettings, ToolServer
+from tui_agent.settings import ToolServer
+from tui_agent.settings.schema import McpSettings
 from tui_agent.text import error_text, one_line
 from tui_agent.tools.base import Tool, ToolContext, ToolFailure, ToolOutput
 from tui_agent.tools.lsp.lookups import lookup_tools

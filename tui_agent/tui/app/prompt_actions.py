@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.settings import PermissionMode
+from tui_agent.settings.schema import PermissionMode
 from tui_agent.text import one_line, short_path
 from tui_agent.tui.actions import ACTIONS, BY_ID, DIALOGS, TITLES, Action, Place
 from tui_agent.tui.cards.blocks import Level

@@ -5,8 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tui_agent.settings import USER_FILE, Settings, SettingsError, Value, json_text, settings_by_key, values_by_key
-from tui_agent.settings.keys import BadValueError, Setting, value_from_text
+from tui_agent.settings import Settings, SettingsError, json_text, settings_by_key, values_by_key
+from tui_agent.settings.keys import BadValueError, Setting, Value, value_from_text
+from tui_agent.settings.sources import USER_FILE
 from tui_agent.settings.writing import forget_setting, keep_setting, with_setting
 from tui_agent.text import one_line, short_path
 from tui_agent.tui.cards.notice import Level
