@@ -1,6 +1,5 @@
 """Folds a log into message states: who said what, what covers it, and which context decisions are in force."""
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 from copy import copy
@@ -103,10 +102,8 @@ class Fold:
         """How many context decisions were made since the newest call."""
         self._state_by_result: dict[int, MessageState] = {}
         self._pins: list[Pinned] = []
-        # For taking entries back: the answers with usage; which text each entry took from the queue; which context
-        # entries each `Undone` switched on or off; by message and call id, which earlier call has the same id.
-        self._answers = array("Q")
-        self._unqueued: dict[int, int] = {}
+        # For taking entries back: which context entries each `Undone` switched on or off; by message and call id, which
+        # earlier call has the same id.
         self._switched: dict[int, list[int]] = {}
         self._earlier_calls: dict[tuple[int, str], MessageState] = {}
 
@@ -118,9 +115,7 @@ class Fold:
     def copy(self, log: Log) -> "Fold":
         """An independent copy; `log` is a copy of the log. Costs O(length of the conversation)."""
         other = Fold(log)
-        containers = {
-            name: copy(each) for name, each in vars(self).items() if isinstance(each, dict | list | set | array)
-        }
+        containers = {name: copy(each) for name, each in vars(self).items() if isinstance(each, dict | list | set)}
         other.__dict__.update(vars(self) | containers, log=log, dropped=[])
         other.states = [state.copy() for state in self.states]
         same = {state.seq: state for state in other.states}
@@ -144,13 +139,10 @@ class Fold:
             case Queued():
                 self.queued[entry.seq] = entry
             case Delivered():
-                queued = self.queued.pop(entry.queued, None)
-                if queued is not None:
-                    self._unqueued[entry.seq] = queued.seq
+                if (queued := self.queued.pop(entry.queued, None)) is not None:
                     self._take_message(delivered(queued, entry))
             case Withdrawn():
-                if self.queued.pop(entry.queued, None) is not None:
-                    self._unqueued[entry.seq] = entry.queued
+                self.queued.pop(entry.queued, None)
             case ModelSwitched():
                 self.model = entry.model
             case ModeChanged():
@@ -167,7 +159,6 @@ class Fold:
             self.partial = ""
             if message.usage is not None:
                 self.last_call = message
-                self._answers.append(message.seq)
         if message.usage is not None and message.usage.input_tokens:
             self.measured_calls.append(MeasuredCall(message.usage.input_tokens, self.edits_since_call))
             self.edits_since_call = 0
@@ -261,12 +252,8 @@ class Fold:
             match entry:
                 case Message():
                     self._take_back_message(entry)
-                case Queued():
-                    self.queued.pop(entry.seq, None)
-                case Delivered() | Withdrawn():
+                case Delivered():
                     self._take_back_state(entry.seq)
-                    if (number := self._unqueued.pop(entry.seq, 0)) and isinstance(queued := self.log[number], Queued):
-                        self.queued[number] = queued
                 case ContextEntry():
                     self._take_back_context(entry)
         kinds = {self.log.kind(number) for number in entries.numbers}
@@ -276,8 +263,11 @@ class Fold:
             self.model = switched.model if (switched := self._newest(ModelSwitched, seq)) else ""
         if ModeChanged in kinds:
             self.mode = changed.mode if (changed := self._newest(ModeChanged, seq)) else ""
-        self.last_call = self.log.message(self._answers[-1]) if self._answers else None
-        self.open, self.queued = dict(sorted(self.open.items())), dict(sorted(self.queued.items()))
+        if Message in kinds:
+            self.last_call = self._last_call_at(seq)
+        if not kinds.isdisjoint((Queued, Delivered, Withdrawn)):
+            self.queued = self.queue_at(seq)
+        self.open = dict(sorted(self.open.items()))
         self.partial = self._partial_at(seq)
 
     def _newest(self, kind: type[AnEntry], seq: int) -> AnEntry | None:
@@ -285,6 +275,11 @@ class Fold:
         numbers = reversed(self.log.path(seq).numbers)
         found = next((self.log[number] for number in numbers if self.log.kind(number) is kind), None)
         return found if isinstance(found, kind) else None
+
+    def _last_call_at(self, seq: int) -> Message | None:
+        on_path = set(self.log.path(seq).numbers)
+        answers = (self.log.message(each) for each in reversed(self.log.answers) if each in on_path)
+        return next((answer for answer in answers if answer is not None and answer.usage is not None), None)
 
     def _partial_at(self, seq: int) -> str:
         parts: list[str] = []
@@ -298,8 +293,6 @@ class Fold:
         return "".join(reversed(parts))
 
     def _take_back_message(self, message: Message) -> None:
-        if message.usage is not None and message.role == "assistant":
-            self._answers.pop()
         if message.usage is not None and message.usage.input_tokens:
             self.edits_since_call = self.measured_calls.pop().edits
         if message.kind != "tool_result":
@@ -351,21 +344,17 @@ class Fold:
         for named in (self.boundaries, self.hidden_counts, self.signed_under):
             named.pop(seq, None)
 
-    def queue_at(self, to: int, left: int) -> tuple[Queued, ...]:
-        """The texts that wait at entry `to`, on this conversation or another branch; `left` is the newest entry."""
-        shared, queue = self.log.fork_point(left, to), dict(self.queued)
-        for number in reversed(self.log.path(left, shared).numbers):
-            queue.pop(number, None)
-            if number in self._unqueued and isinstance(queued := self.log[self._unqueued[number]], Queued):
-                queue[queued.seq] = queued
-        for number in self.log.path(to, shared).numbers:
+    def queue_at(self, seq: int) -> dict[int, Queued]:
+        """The texts that wait at entry `seq`, on this conversation or another branch, by number; decodes no others."""
+        queue: dict[int, Queued] = {}
+        for number in self.log.path(seq).numbers:
             if self.log.kind(number) in (Queued, Delivered, Withdrawn):
                 match entry := self.log[number]:
                     case Queued():
                         queue[number] = entry
                     case Delivered() | Withdrawn():
                         queue.pop(entry.queued, None)
-        return tuple(queue[number] for number in sorted(queue))
+        return queue
 
     def _reconsider(self, entry: AnyContextEntry, *, active: bool) -> None:
         """Update every state that an entry is about, once it is in force or no longer is."""

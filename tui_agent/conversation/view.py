@@ -435,7 +435,7 @@ class View:
 
     def queued(self, at: int | None = None) -> tuple[Queued, ...]:
         """The user's messages that wait to be delivered: now, or once the head has moved to entry `at`."""
-        return tuple(self._fold.queued.values()) if at is None else self._fold.queue_at(at, self.head)
+        return tuple((self._fold.queued if at is None else self._fold.queue_at(at)).values())
 
     def unanswered(self) -> tuple[ToolCall, ...]:
         """The calls that have no result yet, oldest first."""
