@@ -15,7 +15,7 @@ from tests.conversation.logs import broken_rules
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.answers import TurnError
-from tui_agent.agent.history.as_events import text_of
+from tui_agent.conversation.blocks import text_in
 from tui_agent.agent.turn.turn import AGAIN
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message
@@ -39,7 +39,7 @@ async def test_an_answer_is_not_saved_twice(tmp_path: Path) -> None:
                         await asyncio.sleep(0)
                     session.agent.interrupt()
             said = [
-                text_of(entry.blocks, Text)
+                text_in(entry.blocks)
                 for entry in list(session.agent.engine.view.log)[begin:]
                 if isinstance(entry, Message) and entry.role == "assistant"
             ]

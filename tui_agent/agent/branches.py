@@ -12,10 +12,10 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.agent import events
-from tui_agent.agent.history.as_events import newest, replay, text_of
+from tui_agent.agent.history.as_events import newest, replay
 from tui_agent.agent.turn.model_calls import TurnParts
 from tui_agent.agent.turn.turns import AgentBusy, Turns
-from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.blocks import text_in
 from tui_agent.conversation.entries import Delivered, HeadMoved, Message, typed_in
 from tui_agent.conversation.log import Log, because_of
 from tui_agent.storage.errors import StorageError
@@ -215,7 +215,7 @@ def _branch(log: Log, tip: int, fork: int) -> Branch:
     own = said[bisect_right(said, fork) :]
     words = (text for seq in (*own, *reversed(said)) if (text := _typed(log, seq)) is not None)
     answers = (each for seq in reversed(own) if (each := log.message(seq)) is not None and each.role == "assistant")
-    answer = next(filter(None, (text_of(each.blocks, Text).strip() for each in answers)), "")
+    answer = next(filter(None, (text_in(each.blocks).strip() for each in answers)), "")
     return Branch(tip, fork, len(said), next(words, ""), log[tip].time, tip == log.head, answer)
 
 

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.briefing.briefing import memory_in
-from tui_agent.agent.history.as_events import step_event, text_of
+from tui_agent.agent.history.as_events import step_event
 from tui_agent.agent.history.calls import CallHistory
 from tui_agent.agent.turn.model_calls import TurnParts
 from tui_agent.agent.turn.turns import Turns
@@ -22,7 +22,7 @@ from tui_agent.context.effects import Refusal, StepDone, Steps, step_of
 from tui_agent.context.forecast import Forecast, expired
 from tui_agent.context.layers.clearing import protected_tokens
 from tui_agent.context.stats import ContextStats, ModelUse, SubtaskUse
-from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult, text_in
 from tui_agent.conversation.entries import Message, Words
 from tui_agent.conversation.fold import MeasuredCall
 from tui_agent.conversation.items import Item
@@ -269,7 +269,7 @@ class AgentContext:
         if whole := await self._whole_text(seq):
             return whole
         blocks = entry.blocks if (entry := self._said(seq)) is not None else ()
-        parts = [text_of(blocks, Reasoning), text_of(blocks, Text)]
+        parts = [text_in(blocks, Reasoning), text_in(blocks)]
         for block in blocks:
             match block:
                 case ToolCall():

@@ -5,6 +5,7 @@ track them (`gc=False`). Data that only one provider understands, such as a sign
 a block's `opaque` string: that provider's adapter writes it, and only that adapter reads it and sends it back.
 """
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import msgspec
@@ -82,6 +83,11 @@ class ToolDefinition(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     schema: str
     deferred: bool = False
     hosted: bool = False
+
+
+def text_in(blocks: Iterable[Block], kind: type[Text] | type[Reasoning] = Text, between: str = "\n\n") -> str:
+    """The texts of all blocks of this kind, separated by blank lines."""
+    return between.join(block.text for block in blocks if isinstance(block, kind) and block.text)
 
 
 def valid_text(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolDefinition, ToolResult, valid_text
+from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolDefinition, ToolResult, text_in, valid_text
 
 T = TypeVar("T")
 
@@ -598,7 +598,7 @@ def typed_in(message: Message) -> str | None:
     """What the user typed in a message of theirs; None if it is none."""
     if message.role != "user" or message.kind not in ("", "user_shell"):
         return None
-    return message.typed or "\n\n".join(block.text for block in message.blocks if isinstance(block, Text))
+    return message.typed or text_in(message.blocks)
 
 
 def user_shell(call_id: str, command: str, text: str, *, is_error: bool = False) -> Message:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.context.compaction.facts import Source
-from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.blocks import Text, text_in
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest, RequestMessage
@@ -230,7 +230,7 @@ class Examiner:
             return ""
         self.spent_usd += cost_of(done, self._profile) or 0.0
         self._step()
-        return "".join(block.text for block in done.blocks if isinstance(block, Text))
+        return text_in(done.blocks, between="")
 
 
 def transcript(view: Sequence[PromptPart]) -> str:

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from tui_agent.context.compaction.facts import count_mentions
-from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.blocks import text_in
 from tui_agent.replay.billing import PromptPart
 from tui_agent.replay.script import RecordedMessage, Script, commands_of
 from tui_agent.system.lenient import decoded
@@ -164,7 +164,7 @@ def _said(message: RecordedMessage) -> str:
     """The text of a message; of an answer without its calls."""
     if message.message.role != "assistant":
         return message.text
-    return "\n".join(block.text for block in message.message.blocks if isinstance(block, Text))
+    return text_in(message.message.blocks, between="\n")
 
 
 _WHO: Final[Mapping[About, str]] = {

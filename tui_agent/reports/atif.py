@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from tui_agent.agent.subtasks import branch_prefix
-from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
+from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult, text_in
 from tui_agent.conversation.entries import (
     AnyContextEntry,
     AnyEntry,
@@ -139,7 +139,7 @@ class _Steps:
 
     def _answer(self, message: Message) -> None:
         calls = [block for block in message.blocks if isinstance(block, ToolCall)]
-        reasoning = "\n\n".join(block.text for block in message.blocks if isinstance(block, Reasoning) and block.text)
+        reasoning = text_in(message.blocks, Reasoning)
         step = self._step(
             message,
             "agent",
@@ -209,7 +209,7 @@ def _content(blocks: Sequence[Block]) -> str | list[Json]:
     texts = [block for block in blocks if isinstance(block, Text)]
     images = [block for block in blocks if isinstance(block, Image) and block.data]
     if not images:
-        return "\n\n".join(block.text for block in texts)
+        return text_in(texts)
     return [*map(_text, texts), *map(_picture, images)]
 
 

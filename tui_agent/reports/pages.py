@@ -13,7 +13,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.agent.history.calls import CallRecord, Calls
-from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult, text_in
 from tui_agent.conversation.entries import (
     AnyEntry,
     CeilingReached,
@@ -231,10 +231,10 @@ class _Session:
                     if isinstance(block, ToolResult):
                         yield self._card_of("Result", entry.summary, self._pre(block.text), bad=block.is_error)
             case Custom():
-                shown = "\n".join(filter(None, (_joined(entry.blocks), entry.data)))
+                shown = "\n".join(filter(None, (text_in(entry.blocks), entry.data)))
                 yield self._card_of(entry.name, one_line(entry.data, 120), self._pre(shown))
             case Message(kind="notice" | "hook" | "resource" | "approval" | "plan_begun" | "plan_over" | "interrupted"):
-                text = "\n".join(block.text for block in entry.blocks if isinstance(block, Text))
+                text = text_in(entry.blocks, between="\n")
                 yield self._card_of("Told to the model", one_line(text, 120), self._pre(text))
             case Prefix():
                 prompt_text = f"{entry.system}\n\nTools: {', '.join(tool.name for tool in entry.tools) or 'none'}"
@@ -400,10 +400,6 @@ def _span(entries: Sequence[AnyEntry]) -> str:
 
 def _remark(remark: Remark) -> str:
     return f'<p class="step{" bad" if remark.bad else ""}">{safe(remark.text)}</p>\n'
-
-
-def _joined(blocks: Iterable[object]) -> str:
-    return "\n\n".join(block.text for block in blocks if isinstance(block, Text))
 
 
 def _cut(text: str, most: int) -> str:

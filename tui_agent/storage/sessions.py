@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.blocks import text_in
 from tui_agent.conversation.entries import AnyEntry, Message
 from tui_agent.regex import regex
 from tui_agent.storage.artifacts import safe_name
@@ -270,7 +270,7 @@ def last_words(folder: Path) -> str:
         return ""
     for entry in reversed(entries):
         if isinstance(entry, Message) and not entry.kind:
-            said = entry.typed or " ".join(block.text for block in entry.blocks if isinstance(block, Text))
+            said = entry.typed or text_in(entry.blocks, between=" ")
             if said.strip():
                 # Markdown's markers are only noise on one line.
                 words = said[: 4 * WORDS_SHOWN].replace("**", "").replace("`", "").lstrip("# ")

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from tui_agent.conversation import entries
-from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.blocks import Image, Reasoning, ToolCall, ToolResult, text_in
 from tui_agent.storage.database import Database, Row, Schema, open_database, quarantine, reading
 from tui_agent.storage.errors import Damaged, StorageError, explained
 from tui_agent.storage.rows import Link
@@ -92,7 +92,7 @@ def _encoded(body: object) -> str:
 
 def _of_message(message: entries.Message) -> Iterator[tuple[str, dict[str, object]]]:
     said: dict[str, object] = {"seq": message.seq, "role": message.role}
-    text = "\n\n".join(block.text for block in message.blocks if isinstance(block, Text))
+    text = text_in(message.blocks)
     pictures = sum(isinstance(block, Image) for block in message.blocks)
     if text or pictures:
         seen: dict[str, object] = {"images": pictures} if pictures else {}

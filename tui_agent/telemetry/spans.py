@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import structs
 
-from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
+from tui_agent.conversation.blocks import ToolCall, ToolResult, text_in
 from tui_agent.conversation.call_tool import inner_call
 from tui_agent.conversation.entries import (
     AnyEntry,
@@ -129,14 +129,14 @@ class Spans:
             case Message(kind="tool_result"):
                 yield from self._results(entry)
             case Message() if _begins(entry):
-                self._begin(entry.seq, entry.time, _text(entry))
+                self._begin(entry.seq, entry.time, text_in(entry.blocks))
             case Queued(kind=""):
                 self._queued[entry.seq] = entry
                 if live:
                     self._begin(entry.seq, entry.time, "")
             case Delivered():
                 if (queued := self._queued.pop(entry.queued, None)) is not None:
-                    self._begin(entry.seq, entry.time, _text(queued))
+                    self._begin(entry.seq, entry.time, text_in(queued.blocks))
             case UnattributedCall(purpose="unfinished"):
                 yield from self._call(entry, entry.usage, "unfinished", self._within(entry.seq, entry.time), 0)
             case UnattributedCall(purpose="tool"):
@@ -218,7 +218,7 @@ class Spans:
         if message.usage is None:  # an answer that broke off; the program's own words
             return
         here = self._child(turn.here, "call", message.seq)
-        turn.error, turn.answer = "", _text(message)
+        turn.error, turn.answer = "", text_in(message.blocks)
         turn.answered = not any(isinstance(block, ToolCall) for block in message.blocks)
         yield from self._call(message, message.usage, message.stop_reason, turn.here, message.duration_ms, here)
         for block in message.blocks:
@@ -242,7 +242,7 @@ class Spans:
             attributes[names.COST] = entry.cost_usd
         if isinstance(entry, Message):
             attributes[names.FINISH_REASONS] = (names.FINISHED.get(ended, ended),)
-            attributes |= self._said(names.OUTPUT_MESSAGES, "assistant", _text(entry))
+            attributes |= self._said(names.OUTPUT_MESSAGES, "assistant", text_in(entry.blocks))
         else:
             attributes[names.PURPOSE] = entry.purpose
         error = ended if ended in ("interrupted", "unfinished") else ""
@@ -355,10 +355,6 @@ def spans_of(spans: Spans, entries: Iterable[AnyEntry]) -> Iterator[Span]:
 def _begins(message: Message) -> bool:
     """Whether it is a prompt of the user's."""
     return message.role == "user" and not message.kind and message.agent_visible
-
-
-def _text(entry: Message | Queued) -> str:
-    return "\n\n".join(block.text for block in entry.blocks if isinstance(block, Text) and block.text)
 
 
 def _bounded(text: str) -> str:

@@ -21,7 +21,7 @@ from tui_agent.agent.briefing.included import included, rules_in
 from tui_agent.agent.briefing.tool_servers import OfferedTools, bounded
 from tui_agent.agent.extensions.agents import INTRODUCTION, RUN_AGENT, own_agents
 from tui_agent.agent.extensions.files import AGENTS, STYLES, ExtensionFolder, signature, style_text
-from tui_agent.conversation.blocks import Text, ToolDefinition, valid_text
+from tui_agent.conversation.blocks import ToolDefinition, text_in, valid_text
 from tui_agent.conversation.entries import Message, Prefix, notice
 from tui_agent.conversation.log import Log
 from tui_agent.settings.brought import CLAUDE, INCLUDING, RULES
@@ -413,9 +413,7 @@ class Briefing:
             if isinstance(entry, Prefix):
                 break
             if isinstance(entry, Message) and entry.about:
-                noticed.setdefault(
-                    entry.about, "".join(block.text for block in entry.blocks if isinstance(block, Text))
-                )
+                noticed.setdefault(entry.about, text_in(entry.blocks, between=""))
         own = self.knowledge.own_memory if self.knowledge else ""
         # Say nothing of agents without a tool to run them: both come when the prefix is renewed.
         sections = self._sections._replace(agents="") if self.awaits_agents(begun) else self._sections

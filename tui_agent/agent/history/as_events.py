@@ -8,7 +8,7 @@ import msgspec
 from tui_agent.agent import events
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import StepDone, step_of
-from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, text_in
 from tui_agent.conversation.call_tool import inner_call
 from tui_agent.conversation.entries import (
     AnyEntry,
@@ -118,8 +118,8 @@ def answered(message: Message) -> events.AssistantMessage:
     return events.AssistantMessage(
         seq=message.seq,
         model=message.model,
-        text=text_of(message.blocks, Text),
-        reasoning=text_of(message.blocks, Reasoning),
+        text=text_in(message.blocks),
+        reasoning=text_in(message.blocks, Reasoning),
         usage=message.usage or Usage(),
         cost_usd=message.cost_usd,
         stop_reason=message.stop_reason,
@@ -153,7 +153,7 @@ def said(message: Message, queued: int = 0) -> events.UserMessage:
     """The event of a user message; `queued`: the number of the `Queued` entry it waited as."""
     return events.UserMessage(
         seq=message.seq,
-        text=text_of(message.blocks, Text),
+        text=text_in(message.blocks),
         typed=message.typed,
         kind=message.kind,
         images=tuple(block for block in message.blocks if isinstance(block, Image)),
@@ -162,17 +162,12 @@ def said(message: Message, queued: int = 0) -> events.UserMessage:
 
 
 def custom_event(entry: Custom) -> events.CustomEntry:
-    return events.CustomEntry(seq=entry.seq, name=entry.name, data=entry.data, text=text_of(entry.blocks, Text))
+    return events.CustomEntry(seq=entry.seq, name=entry.name, data=entry.data, text=text_in(entry.blocks))
 
 
 def user_blocks(blocks: tuple[Block, ...]) -> tuple[Text | Image, ...]:
     """What a user message may contain of these blocks: texts and pictures."""
     return tuple(block for block in blocks if isinstance(block, Text | Image))
-
-
-def text_of(blocks: tuple[Block, ...], kind: type[Text] | type[Reasoning]) -> str:
-    """The texts of all blocks of this kind, separated by blank lines."""
-    return "\n\n".join(block.text for block in blocks if isinstance(block, kind) and block.text)
 
 
 def step_event(done: StepDone) -> events.ContextStep:

@@ -26,7 +26,7 @@ from tui_agent.agent.turn.guards import CostCeiling, CostCeilingReached, probabl
 from tui_agent.context import effects
 from tui_agent.context.compaction.writing import question
 from tui_agent.context.counting import estimate
-from tui_agent.conversation.blocks import Text, valid_text
+from tui_agent.conversation.blocks import Text, text_in, valid_text
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.sizes import size_of_text
@@ -334,8 +334,7 @@ class StepRunner:
             await account.broke_off()
         texts = [block for block in completed.blocks if isinstance(block, Text)]
         if asked.request.summarize is None:
-            whole = "\n\n".join(block.text for block in texts)
-            return effects.Answer(whole, model.profile.name, completed.usage, cost)
+            return effects.Answer(text_in(texts), model.profile.name, completed.usage, cost)
         for block in texts:
             if block.opaque:
                 return effects.Answer(block.text, model.profile.name, completed.usage, cost, block.opaque)

@@ -10,13 +10,13 @@ from msgspec import structs
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
 from tui_agent.agent.extensions.hooks import MOST_STOPS, HookAnswer, HookBlocked
-from tui_agent.agent.history.as_events import said, text_of
+from tui_agent.agent.history.as_events import said
 from tui_agent.agent.turn.guards import not_done
 from tui_agent.agent.turn.hints import HINTS, unanswered
 from tui_agent.agent.turn.model_calls import ModelCalls, TurnParts, cut_short, reset_of
 from tui_agent.agent.turn.toolbox import NOT_APPROVED, value_of
 from tui_agent.context.effects import WriteInBackground
-from tui_agent.conversation.blocks import Text, ToolCall
+from tui_agent.conversation.blocks import Text, ToolCall, text_in
 from tui_agent.conversation.entries import Delivered, Message, ModeChanged, Withdrawn, delivered, notice, queued_of
 from tui_agent.conversation.file_changes import files_since
 from tui_agent.conversation.states import INTERRUPTED
@@ -194,7 +194,7 @@ class Turn:
         await self._take_in(prompt)
 
     async def _ask_hooks(self, prompt: Message) -> HookAnswer:
-        return await self._hooks.fire("UserPromptSubmit", {"prompt": text_of(prompt.blocks, Text)}, self._emit)
+        return await self._hooks.fire("UserPromptSubmit", {"prompt": text_in(prompt.blocks)}, self._emit)
 
     async def _goes_on_for_hooks(self) -> bool:
         """Ask the user's hooks whether the turn may end; True if one of them wants it to go on."""
@@ -247,7 +247,7 @@ class Turn:
 
         What they said in vain before and now say again stands once: only what is new because of it is added.
         """
-        text = text_of(whole.blocks, Text)
+        text = text_in(whole.blocks)
         fitted = await self._steps.run(self._engine.fitted(whole), self._emit)
         because: list[Message | ModeChanged] = [*hooks, *await self._planning.news(whole.typed or text)]
         read = await self._offered.resources(text) if self._offered is not None else ()

@@ -11,13 +11,13 @@ from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit, EventStream
-from tui_agent.agent.history.as_events import text_of, user_blocks
+from tui_agent.agent.history.as_events import user_blocks
 from tui_agent.agent.turn.goals import Goal, RunningGoal
 from tui_agent.agent.turn.model_calls import TurnParts
 from tui_agent.agent.turn.pictures import attach, smaller_text
 from tui_agent.agent.turn.turn import Turn
 from tui_agent.conversation import entries
-from tui_agent.conversation.blocks import Image, Text, valid_text
+from tui_agent.conversation.blocks import Image, Text, text_in, valid_text
 from tui_agent.storage.store import Texts
 from tui_agent.system.durable import to_completion
 
@@ -128,7 +128,7 @@ class Turns:
             finished += isinstance(event, events.TurnFinished)
             emit(event)
 
-        text = text_of(message.blocks, Text) if message else ""
+        text = text_in(message.blocks) if message else ""
         tell(events.TurnStarted(seq=len(self._record.view.log), text=text))
         try:
             if message is not None:
@@ -322,4 +322,4 @@ class Turns:
 
 
 def _typed(queued: entries.Queued) -> str:
-    return queued.typed or text_of(queued.blocks, Text)
+    return queued.typed or text_in(queued.blocks)

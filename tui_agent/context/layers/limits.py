@@ -15,7 +15,7 @@ from msgspec import structs
 from tui_agent.context.budget import Budget
 from tui_agent.context.cutting import head, head_bytes, quoted, tail, tail_bytes
 from tui_agent.context.effects import SaveText, Steps, expect
-from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.blocks import Text, text_in
 from tui_agent.conversation.entries import Artifact, Message
 from tui_agent.settings.schema import OutputSettings
 
@@ -106,7 +106,7 @@ def fitted(
     said: Message, settings: OutputSettings, budget: Budget, *, name: str, tokens_of: Callable[[str], int]
 ) -> Steps[Message]:
     """Cut the user's words to what enters the conversation: a text too large for the window goes to a file."""
-    text = "\n\n".join(block.text for block in said.blocks if isinstance(block, Text))
+    text = text_in(said.blocks)
     if not (budget.known and _has_preview(text, settings) and tokens_of(text) > budget.history * PROMPT_SHARE):
         return said
     size, artifact = settings.preview_chars, expect(Artifact, (yield SaveText(name, text)))
