@@ -15,9 +15,8 @@ from tests.conversation.logs import broken_rules
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.answers import TurnError
-from tui_agent.conversation.blocks import text_in
 from tui_agent.agent.turn.turn import AGAIN
-from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.blocks import Text, text_in
 from tui_agent.conversation.entries import Message
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.base import StreamEvent, TextDelta

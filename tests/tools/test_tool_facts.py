@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeGuard, get_args
 
-from tui_agent.conversation.call_tool import CALL_TOOL
 from tui_agent.conversation.entries import USER_SHELL
 from tui_agent.conversation.tool_facts import TOOL_FACTS, ActionKind, ToolFacts, facts_of
+from tui_agent.conversation.wire import CALL_TOOL
 from tui_agent.tools.built_in import BuiltIn
 
 PACKAGE = Path(__file__).parents[2] / "tui_agent"

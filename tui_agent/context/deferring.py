@@ -12,10 +12,10 @@ import msgspec
 
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.blocks import ToolCall, ToolDefinition, ToolResult
-from tui_agent.conversation.call_tool import CALL_TOOL, full_description, inner_call
 from tui_agent.conversation.entries import Message
 from tui_agent.conversation.sizes import size_of_text, size_of_tools
 from tui_agent.conversation.view import View
+from tui_agent.conversation.wire import CALL_TOOL, full_description, inner_call
 
 HEADING: Final = f"[Tools that were found] They can be called with {CALL_TOOL}, or by their own names where offered:"
 MOST_TOKENS: Final = 3_000

@@ -41,7 +41,9 @@ class Items(LazySequence[Item]):
     def __init__(self, fold: Fold) -> None:
         self._fold = fold
         self._states = [state for state in fold.states if state.is_listed]
-        self._starts = list(accumulate(map(_count, self._states), initial=0))
+        # A command of the user's own is one item, its result.
+        counts = (1 + len(state.results) if state.role == "assistant" else 1 for state in self._states)
+        self._starts = list(accumulate(counts, initial=0))
 
     def place_of(self, seq: int) -> int | None:
         """The index of the item with this number; None if there is none."""
@@ -72,11 +74,6 @@ def place_of(items: Sequence[Item], seq: int) -> int | None:
     if isinstance(items, Items):
         return items.place_of(seq)
     return next((place for place, item in enumerate(items) if item.seq == seq), None)
-
-
-def _count(state: MessageState) -> int:
-    """How many items a state has. A command of the user's own is one, its result."""
-    return 1 + len(state.results) if state.role == "assistant" else 1
 
 
 def items_of(fold: Fold, state: MessageState) -> Iterator[Item]:

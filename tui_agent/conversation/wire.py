@@ -1,15 +1,24 @@
-"""Normalises what providers disagree on: a call's arguments, ids and names; encodes a block's opaque text."""
+"""How things stand in what models read and write: a call's arguments, ids and names, which providers disagree on, calls
+of deferred tools, the pages of a web search, a block's opaque text.
+
+A model calls deferred tools with the tool `call_tool`. The rest of the program sees the inner call: that is what
+permission is asked for, what is shown and what runs.
+"""
 
 import json
+from collections.abc import Mapping
 from hashlib import blake2b
 from itertools import accumulate
+from typing import Final
 from uuid import uuid4
 
 import msgspec
 
-from tui_agent.conversation.blocks import valid_text
+from tui_agent.conversation.blocks import ToolCall, ToolDefinition, valid_text
+from tui_agent.conversation.entries import Hit
 from tui_agent.regex import regex
 from tui_agent.system.lenient import decoded
+from tui_agent.text import clean, one_line
 
 _NAME = regex(r"[a-zA-Z0-9_-]{1,128}")
 _UNNAMABLE = regex(r"[^a-zA-Z0-9_-]")
@@ -18,6 +27,10 @@ COUNTED_ID = regex(r"(functions\.[a-zA-Z0-9_.-]+):(\d{1,9})")
 """How Kimi K2's models write ids: the tool, and the call's number. They read the ids of earlier calls, and stop calling
 tools where these look otherwise (Moonshot AI, tool call guidance).
 """
+
+CALL_TOOL: Final = "call_tool"
+"""The tool with which a model calls deferred ones."""
+_PAGES: Final = "\n\nSources:\n"
 
 _MARKS = regex(r"[\[\]{}]")
 _TEXTS = regex(r'"(?:[^"\\]|\\.)*"')
@@ -91,3 +104,37 @@ def read_opaque(opaque: str) -> dict[str, str]:
 def write_opaque(**fields: str) -> str:
     """Encode an adapter's fields as a block's opaque text."""
     return msgspec.json.encode(fields).decode()
+
+
+def inner_call(call: ToolCall) -> ToolCall:
+    """The call inside a call of `call_tool`, with the outer call's id; any other call unchanged."""
+    if call.name != CALL_TOOL or call.malformed:
+        return call
+    try:
+        given = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return call
+    if not isinstance(given, dict) or not isinstance(given.get("name"), str) or given["name"] in ("", CALL_TOOL):
+        return call
+    arguments = given.get("arguments", {})
+    # Some models pass the object as a JSON string.
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return msgspec.structs.replace(call, name=given["name"], arguments=text)
+
+
+def full_description(definition: ToolDefinition) -> str:
+    """A deferred tool's definition as text, for the result of a tool search."""
+    return f"{definition.name}\n{definition.description}\nArguments: {definition.schema}"
+
+
+def with_pages(text: str, pages: Mapping[str, str]) -> str:
+    """The text with the pages that a provider's web search found at its end: titles by their addresses."""
+    found = (f"{one_line(clean(title), 200)}: {one_line(clean(url), 1_000)}" for url, title in pages.items())
+    return f"{text}{_PAGES}" + "\n".join(f"{number}. {page}" for number, page in enumerate(found, 1))
+
+
+def pages_of(text: str) -> tuple[Hit, ...]:
+    """The pages in that list: titles and addresses. Untrusted text."""
+    listed = text.rpartition(_PAGES)[2].splitlines() if _PAGES in text else []
+    parts = (line.partition(". ")[2].rpartition(": ") for line in listed)
+    return tuple(Hit(title, 0, url) for title, _, url in parts)

@@ -24,9 +24,8 @@ from tui_agent.conversation.blocks import (
     valid_text,
 )
 from tui_agent.conversation.request import RequestMessage
-from tui_agent.conversation.sources import with_pages
 from tui_agent.conversation.states import NO_OUTPUT
-from tui_agent.conversation.wire import COUNTED_ID, fresh_id, is_object, next_id, read_opaque
+from tui_agent.conversation.wire import COUNTED_ID, fresh_id, is_object, next_id, read_opaque, with_pages
 
 Fields: TypeAlias = dict[str, object]
 Piece = TypeVar("Piece")

@@ -13,7 +13,6 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.conversation.blocks import ToolCall, ToolResult, text_in
-from tui_agent.conversation.call_tool import inner_call
 from tui_agent.conversation.entries import (
     AnyEntry,
     Checkpointed,
@@ -28,6 +27,7 @@ from tui_agent.conversation.entries import (
     UnattributedCall,
     Usage,
 )
+from tui_agent.conversation.wire import inner_call
 from tui_agent.models.errors import redact
 from tui_agent.telemetry import names
 from tui_agent.tracing import SpanContext

@@ -83,7 +83,8 @@ def instructions(root: Path, folder: Path, names: Sequence[str]) -> str:
             if found.name in INCLUDING:
                 sections += _parts(real, found.name, included(real, root))
             if found.name == CLAUDE:
-                sections += _rules(_place_of(found), root)
+                place = found.parent.parent if found.parent.name == CLAUDE_FOLDER else found.parent
+                sections += _rules(place, root)
     return "\n\n".join(sections)
 
 
@@ -98,11 +99,6 @@ def _rules(place: Path, root: Path) -> Iterator[str]:
             text = "(does not fit here: read it when it matters)"
         left -= len(text)
         yield f"# {shown(os.path.relpath(each, root), 300)}\n\n{text.strip()}"
-
-
-def _place_of(file: Path) -> Path:
-    """The folder that an instruction file is for."""
-    return file.parent.parent if file.parent.name == CLAUDE_FOLDER else file.parent
 
 
 def included_in_project(root: Path, folder: Path, names: Sequence[str]) -> list[Path]:

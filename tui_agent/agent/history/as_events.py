@@ -9,7 +9,6 @@ from tui_agent.agent import events
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import StepDone, step_of
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, text_in
-from tui_agent.conversation.call_tool import inner_call
 from tui_agent.conversation.entries import (
     AnyEntry,
     ContextEntry,
@@ -24,6 +23,7 @@ from tui_agent.conversation.entries import (
     delivered,
 )
 from tui_agent.conversation.sizes import size_of_text
+from tui_agent.conversation.wire import inner_call
 
 
 def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:

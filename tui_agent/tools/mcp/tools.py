@@ -10,7 +10,7 @@ from msgspec import Meta
 from typing_extensions import override
 
 from tui_agent.conversation.blocks import ToolDefinition
-from tui_agent.conversation.call_tool import CALL_TOOL, full_description
+from tui_agent.conversation.wire import CALL_TOOL, full_description
 from tui_agent.text import one_line
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.built_in import BuiltIn
