@@ -1,13 +1,16 @@
-"""Tool calls as shown by editors: kind, title, files, diffs, output."""
+"""Tool calls as shown by editors: kind, title, files, diffs, output; and the model's questions as forms."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from acp.helpers import text_block, tool_content, tool_diff_content
 from acp.schema import (
     ContentToolCallContent,
+    ElicitationFormSessionMode,
+    ElicitationSchema,
+    ElicitationStringPropertySchema,
     FileEditToolCallContent,
     TerminalToolCallContent,
     ToolCallLocation,
@@ -15,8 +18,8 @@ from acp.schema import (
 
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.system.lenient import object_in
-from tui_agent.text import call_summary, clean, one_line
-from tui_agent.tools.base import PermissionQuestion
+from tui_agent.text import call_summary, clean, code_block, one_line
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.visible import visible, visible_line
 
 Content: TypeAlias = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
@@ -24,6 +27,8 @@ Content: TypeAlias = ContentToolCallContent | FileEditToolCallContent | Terminal
 MAX_CHARS: Final = 20_000
 """The most characters of a result that are sent to an editor; the conversation has all of it."""
 
+_CHOICE: Final = "choice"
+_WORDS: Final = "words"
 _HUNK: Final = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
@@ -62,16 +67,16 @@ def question_content(question: PermissionQuestion, folder: Path) -> list[Content
     shown = question.preview
     content: list[Content] = []
     if shown.command:
-        content.append(_text(_block(visible(shown.command, tabs=False), "sh")))
+        content.append(_text(code_block(visible(shown.command, tabs=False), "sh")))
     if shown.diff:
         diff = visible_diff(shown.diff)
-        content += list(edits(diff, path_of(question.arguments, folder))) or [_text(_block(diff, "diff"))]
+        content += list(edits(diff, path_of(question.arguments, folder))) or [_text(code_block(diff, "diff"))]
     shown_text = shown.text or ("" if shown.command or shown.diff else question.arguments)
     if shown_text:
         shown_text = visible(shown_text, tabs=False)
-        content.append(_text(_block(shown_text) if question.kind == "call" else shown_text))
+        content.append(_text(code_block(shown_text) if question.kind == "call" else shown_text))
     for change in shown.changes:
-        content += [_text(_block(visible_diff(change.diff), "diff")), _text(visible_line(change.title))]
+        content += [_text(code_block(visible_diff(change.diff), "diff")), _text(visible_line(change.title))]
     return [*content, *([_text(clean(question.reason))] if question.reason else [])]
 
 
@@ -110,13 +115,7 @@ def edits(diff: str, path: str) -> Iterator[FileEditToolCallContent]:
 
 def fenced(text: str, language: str = "") -> str:
     """A text as a Markdown code block, with a fence that does not occur in it."""
-    return _block(clean(text).rstrip(), language)
-
-
-def _block(text: str, language: str = "") -> str:
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
+    return code_block(clean(text).rstrip(), language)
 
 
 def visible_diff(diff: str) -> str:
@@ -126,3 +125,25 @@ def visible_diff(diff: str) -> str:
 
 def _text(text: str) -> ContentToolCallContent:
     return tool_content(text_block(text))
+
+
+def form(question: PermissionQuestion, session: str) -> ElicitationFormSessionMode:
+    """The form for a question: its choices, if any, and a text field."""
+    choices = [one_line(choice) for choice in question.choices]
+    fields = {
+        _WORDS: ElicitationStringPropertySchema(type="string", title="In your own words" if choices else "Answer")
+    }
+    if choices:
+        fields = {_CHOICE: ElicitationStringPropertySchema(type="string", title="Answer", enum=choices), **fields}
+    schema = ElicitationSchema(type="object", properties={**fields}, required=None if choices else [_WORDS])
+    scope = ElicitationFormSessionMode(session_id=session, requested_schema=schema)
+    if question.call_id:
+        scope.tool_call_id = question.call_id
+    return scope
+
+
+def answer_in_form(content: Mapping[str, object] | None) -> PermissionAnswer:
+    """The answer in a filled-in form; the text field takes precedence over a choice."""
+    given = {name: str(getattr(value, "root", value) or "").strip() for name, value in (content or {}).items()}
+    said = given.get(_WORDS) or given.get(_CHOICE) or ""
+    return PermissionAnswer(allowed=bool(said), choice=said)

@@ -26,9 +26,8 @@ from acp.schema import (
 )
 
 from tui_agent.acp.buffers import EditorBuffers
-from tui_agent.acp.calls import fenced, locations_of, question_content, title_of_question
+from tui_agent.acp.calls import answer_in_form, fenced, form, locations_of, question_content, title_of_question
 from tui_agent.acp.choices import MODE, MODEL, commands, config_options, mode_named
-from tui_agent.acp.forms import answer_in_form, form
 from tui_agent.acp.prompts import EditorPrompt, PromptBlock, read_prompt
 from tui_agent.acp.terminals import Terminals
 from tui_agent.acp.updates import Translator, Update, plan, remark, usage
@@ -259,7 +258,8 @@ class EditorConversation:
                 await self._send(plan(self.agent.context.todo()))
                 await self._tell_mode()
             case events.ModelChanged():
-                await self._send_options()
+                options = await asyncio.to_thread(self.options)
+                await self._send(ConfigOptionUpdate(session_update="config_option_update", config_options=[*options]))
             case events.TurnFailed():
                 outcome.failed = event
             case events.TurnFinished():
@@ -419,10 +419,6 @@ class EditorConversation:
             await self._send(update_agent_thought_text(remark(f"{notice.title}:", notice.text, notice.hint)))
         for problem in problems:
             await self._send(update_agent_thought_text(remark("Not sent:", problem)))
-
-    async def _send_options(self) -> None:
-        options = await asyncio.to_thread(self.options)
-        await self._send(ConfigOptionUpdate(session_update="config_option_update", config_options=[*options]))
 
     async def _send(self, update: Update) -> None:
         await self._client.session_update(session_id=self.id, update=update)

@@ -125,11 +125,11 @@ class FrontEnd:
                     additional_directories=SessionAdditionalDirectoriesCapabilities(),
                 ),
             ),
-            auth_methods=[*auth_methods(self._catalogue())],
+            auth_methods=[*auth_methods(Catalogue())],
         )
 
     async def authenticate(self, method_id: str, **_: object) -> AuthenticateResponse | None:
-        provider = self._catalogue().provider_named(method_id)
+        provider = Catalogue().provider_named(method_id)
         if method_id == TERMINAL:
             return AuthenticateResponse()
         if provider is None or not provider.keys:
@@ -137,10 +137,6 @@ class FrontEnd:
         if not await asyncio.to_thread(provider.has_key):
             raise RequestError(-32000, f"{provider.title} has no key: set {' or '.join(provider.keys)}.")
         return AuthenticateResponse()
-
-    def _catalogue(self) -> Catalogue:
-        """The built-in providers; a session's settings may name more."""
-        return Catalogue()
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: object

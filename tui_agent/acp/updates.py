@@ -76,7 +76,8 @@ class Translator:
             case events.TextDelta():
                 yield from self._text(self._said.feed(event.text))
             case events.ReasoningDelta():
-                yield from self._reasoning(self._thought.feed(event.text))
+                if thought := self._thought.feed(event.text):
+                    yield update_agent_thought_text(thought)
             case events.AssistantMessage():
                 yield from self._answer(event)
             case events.ToolStarted():
@@ -100,10 +101,6 @@ class Translator:
         if text:
             self._streamed = True
             yield update_agent_message_text(text)
-
-    def _reasoning(self, text: str) -> Iterator[Update]:
-        if text:
-            yield update_agent_thought_text(text)
 
     def _answer(self, event: events.AssistantMessage) -> Iterator[Update]:
         if self._streamed and not self._replaying:
