@@ -8,6 +8,7 @@ emoji. `printable` is for lines on standard output that programs read too: it re
 """
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -215,6 +216,18 @@ def _argument(value: object) -> str:
     text = value if isinstance(value, str) else dumps(value, ensure_ascii=False)
     shown = visible_line(text[: _ARGUMENT_CHARS + 1])
     return shown if len(shown) <= _ARGUMENT_CHARS else f"{shown[: _ARGUMENT_CHARS - 1]}…"
+
+
+def code_block(text: str, language: str = "") -> str:
+    """A text as a Markdown code block, with a fence that does not occur in it."""
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", text))])
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """``a, b and 3 more``: at most so many of these names."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -14,13 +14,16 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from tui_agent.regex import regex
 from tui_agent.system.programs import find_program, with_search_path
-from tui_agent.text import one_line
+from tui_agent.text import first_of, one_line
+
+if TYPE_CHECKING:
+    from tui_agent.agent.extensions.worktree_hooks import WorktreeHooks
 
 INCLUDE: Final = ".worktreeinclude"
 """A file of patterns as in .gitignore: untracked files of these names are copied into a new worktree."""
@@ -87,27 +90,14 @@ def _worktrees_folder(repository: Path) -> Path:
     return repository.with_name(f"{repository.name}-worktrees")
 
 
-class WorktreeMakers(Protocol):
-    """The user's own way to make worktrees, in place of git's."""
-
-    def made(self, name: str) -> Path | None:
-        """The folder that it made; None if there is no such way. Raises `WorktreeError`."""
-
-    def unwanted(self, folder: Path) -> bool:
-        """Whether the user wants the folder removed, of which git cannot say whether anything changed."""
-
-    def removing(self, folder: Path) -> bool:
-        """A worktree is about to be removed; whether that was done by what this told."""
-
-
 @contextmanager
 def session_worktree(
-    start: Path, name: str, setup: str, say: Callable[[str], None], makers: WorktreeMakers | None = None
+    start: Path, name: str, setup: str, say: Callable[[str], None], makers: "WorktreeHooks | None" = None
 ) -> Iterator[Path]:
     """A context in which the working folder is that of `start` in the worktree of this name (empty: a new one).
 
-    `setup`: a shell command that is run in a new one. At the end it is removed if nothing changed; else `say` tells
-    where it is. Raises `WorktreeError`.
+    `setup`: a shell command that is run in a new one. `makers`: the user's own way to make worktrees, if there is one.
+    At the end it is removed if nothing changed; else `say` tells where it is. Raises `WorktreeError`.
     """
     name = name or f"{datetime.now():%m%d-%H%M%S}"
     if makers is not None and (made := makers.made(name)) is not None:
@@ -276,8 +266,7 @@ def _in_the_way(worktree: Worktree, commit: str, changed: Set[str]) -> Iterator[
 
 
 def _names(paths: Iterable[str]) -> str:
-    shown = sorted(one_line(path, 80) for path in paths)
-    return ", ".join(shown[:8]) + (f" and {len(shown) - 8} more" if len(shown) > 8 else "")
+    return first_of(sorted(one_line(path, 80) for path in paths), 8)
 
 
 def _is_merging(repository: Path) -> bool:

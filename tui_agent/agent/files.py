@@ -10,7 +10,7 @@ from tui_agent.agent.record import Record
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.conversation.entries import notice
 from tui_agent.system.durable import in_thread
-from tui_agent.text import counted
+from tui_agent.text import counted, first_of
 from tui_agent.tools.files.put_back import FileStep, PutBack
 
 FILES_PUT_BACK: Final = "[the user has put files back as they were: {names}. Read them again before you change them.]"
@@ -62,9 +62,8 @@ class ChangedFiles:
                 return PutBackDone()
             done = await self._history.put_back(planned, self._record, overwrite=overwrite)
             if done.done and tell:
-                names = ", ".join(step.name for step in done.done[:NAMED])
-                more = f" and {len(done.done) - NAMED:,} more" if len(done.done) > NAMED else ""
-                await self._record.append(notice(FILES_PUT_BACK.format(names=f"{names}{more}")))
+                names = first_of([step.name for step in done.done], NAMED)
+                await self._record.append(notice(FILES_PUT_BACK.format(names=names)))
             return done
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.agent.inbox import MOST_CHARS, MemoryProposals
-from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.blocks import text_in
 from tui_agent.conversation.entries import Message
 from tui_agent.system.resources import prompt_text
 from tui_agent.text import clean, one_line
@@ -41,14 +41,9 @@ class Remembering:
             self._waiting = asyncio.create_task(self._wait(), name="remembering")
             return
         log = self._agent.engine.view.log
-        said = [
-            block.text
-            for message in log.path().after(self._seen).of(Message)
-            if message.role == "user" and not message.kind
-            for block in message.blocks
-            if isinstance(block, Text)
-        ]
-        text = "\n\n".join(said)[-SAID_CHARS:]
+        new = log.path().after(self._seen).of(Message)
+        said = (text_in(message.blocks) for message in new if message.role == "user" and not message.kind)
+        text = "\n\n".join(filter(None, said))[-SAID_CHARS:]
         if len(text) < LEAST_CHARS:
             return
         self._seen = len(log)

@@ -13,7 +13,7 @@ from tui_agent.replay.forecast import CLOSE_READ, Accuracy, Moment, error_of
 from tui_agent.replay.recorded import AS_RECORDED
 from tui_agent.replay.replaying import Replay
 from tui_agent.replay.simulation import ReplayOutcome
-from tui_agent.text import compact_count, money_text, printable
+from tui_agent.text import compact_count, first_of, money_text, printable
 
 SHOWN_PROBLEMS: Final = 5
 """The most unusable lines of the recording that the table lists."""
@@ -61,10 +61,8 @@ def table(report: Replay) -> str:
         fixed, characters = report.measured.fixed, report.measured.chars_per_token
         lines.append(f"measured: {fixed:,} tokens of system prompt and tools, {characters:.2f} characters a token")
     if recording.problems:
-        shown = ", ".join(f"{problem.line} ({problem.why})" for problem in recording.problems[:SHOWN_PROBLEMS])
-        rest = len(recording.problems) - SHOWN_PROBLEMS
-        more = f" and {rest:,} more" if rest > 0 else ""
-        lines.append(printable(f"{len(recording.problems):,} malformed lines left out: {shown}{more}"))
+        shown = first_of([f"{problem.line} ({problem.why})" for problem in recording.problems], SHOWN_PROBLEMS)
+        lines.append(printable(f"{len(recording.problems):,} malformed lines left out: {shown}"))
     for model, window in dict.fromkeys((outcome.model, outcome.window) for outcome in report.outcomes):
         here = [outcome for outcome in report.outcomes if (outcome.model, outcome.window) == (model, window)]
         lines += ["", f"{model}, window {window:,}"]
@@ -105,10 +103,9 @@ def _accuracy_lines(accuracy: Accuracy) -> list[str]:
     if far:
         shown = [
             f"{call.number} ({compact_count(call.likely_read)} for {compact_count(call.recorded.cache_read_tokens)})"
-            for call in far[:SHOWN_CALLS]
+            for call in far
         ]
-        rest = len(far) - SHOWN_CALLS
-        lines.append(f"  not: call {', '.join(shown)}{f' and {rest:,} more' if rest > 0 else ''}")
+        lines.append(f"  not: call {first_of(shown, SHOWN_CALLS)}")
     lost = {moment: each for moment, each in accuracy.losses.items() if each.lost}
     if lost:
         lines.append(
@@ -116,10 +113,8 @@ def _accuracy_lines(accuracy: Accuracy) -> list[str]:
         )
         lines += [f"    at {each.lost:,} of {each.calls:,} {_MOMENTS[moment]}" for moment, each in lost.items()]
     if accuracy.shrunk:
-        calls = ", ".join(map(str, accuracy.shrunk[:SHOWN_CALLS]))
-        rest = len(accuracy.shrunk) - SHOWN_CALLS
-        more = f" and {rest:,} more" if rest > 0 else ""
-        lines.append(f"  not explained: the prompt shrank without a recorded edit at call {calls}{more}")
+        calls = first_of([*map(str, accuracy.shrunk)], SHOWN_CALLS)
+        lines.append(f"  not explained: the prompt shrank without a recorded edit at call {calls}")
     if accuracy.rest is not None:
         lines.append(f"the last {len(accuracy.rest.calls):,} of them, predicted with the rates of the first third:")
         lines += _error_lines(accuracy.rest)

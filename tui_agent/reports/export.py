@@ -22,7 +22,7 @@ from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.reports.pages import paired, session_page, step_line
 from tui_agent.reports.wording import time_text
 from tui_agent.system.durable import write_file
-from tui_agent.text import call_summary, clean, one_line
+from tui_agent.text import call_summary, clean, code_block, one_line
 
 ENDINGS: Final = (".md", ".html", ".json")
 NAME_WORDS: Final = 6
@@ -164,8 +164,4 @@ def _escaped(text: str) -> str:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    text = clean(text)
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"\n{fence}{language}\n{text.rstrip()}\n{fence}\n"
+    return f"\n{code_block(clean(text).rstrip(), language)}\n"

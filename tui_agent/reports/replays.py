@@ -5,6 +5,7 @@ a report, except the words that a report of no session has too.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -134,11 +135,8 @@ def summarise(results: Sequence[Result], version: str) -> Summary:
         for name in ERRORS
         if (values := [each.errors[name] for each in own.values() if name in each.errors])
     }
-    formats, problems = dict[str, int](), dict[str, int]()
-    for form in {each.recording: each.format for each in usable}.values():
-        formats[form] = formats.get(form, 0) + 1
-    for _, problem in sorted({(each.recording, each.problem) for each in results if each.problem}):
-        problems[problem] = problems.get(problem, 0) + 1
+    formats = Counter({each.recording: each.format for each in usable}.values())
+    problems = Counter(why for _, why in sorted({(each.recording, each.problem) for each in results if each.problem}))
     return Summary(version, len({each.recording for each in results}), formats, tuple(panels), errors, problems)
 
 

@@ -31,7 +31,10 @@ class WorktreeHooks:
         return place
 
     def unwanted(self, folder: Path) -> bool:
-        """Ask the user at the terminal whether to remove the folder; without one, it stays."""
+        """Whether the user wants the folder removed, of which git cannot say whether anything changed.
+
+        They are asked at the terminal; without one, it stays.
+        """
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return False
         self._say(f"Remove the worktree {folder}? [y/N]")

@@ -16,6 +16,7 @@ from tui_agent.conversation.entries import FileChange, FilesChanged, FilesKept, 
 from tui_agent.conversation.file_changes import files_since, newest_changes, newest_user_message, unfinished
 from tui_agent.conversation.log import Log
 from tui_agent.system.durable import in_thread, to_completion, uncancelled
+from tui_agent.text import first_of
 from tui_agent.tools.base import Access, ToolFailure
 from tui_agent.tools.files.confined import clear_leftovers
 from tui_agent.tools.files.put_back import GONE, FileStep, PutBack, as_change, plan, put_back
@@ -187,9 +188,8 @@ class FileHistory:
                 reasons.setdefault(change.unkept, []).append(change.path)
         said = list(gaps)
         for why, paths in reasons.items():
-            named = ", ".join(shown(path, 200) for path in paths[:UNKEPT_NAMED])
-            more = f" and {len(paths) - UNKEPT_NAMED:,} more" if len(paths) > UNKEPT_NAMED else ""
-            said.append(f"{named}{more} cannot be put back: {why}.")
+            named = first_of([shown(path, 200) for path in paths], UNKEPT_NAMED)
+            said.append(f"{named} cannot be put back: {why}.")
         self._news += [text for text in said if text not in self._reported]
         self._reported.update(said)
         return FilesChanged(kept=kept, files=tuple(files), gaps=tuple(dict.fromkeys(gaps)))

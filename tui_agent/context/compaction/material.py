@@ -17,14 +17,13 @@ from tui_agent.conversation.entries import Boundary, Checkpointed, Digested, Mes
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import View
-from tui_agent.regex import regex
 from tui_agent.system.lenient import strings_in
+from tui_agent.text import code_block
 
 OPEN: Final = "<transcript>"
 CLOSE: Final = "</transcript>"
 
 _SPEAKERS: Final = {"tool_summary": "digest of earlier results", "user_shell": "the user's own command"}
-_BACKTICKS: Final = regex(r"`{3,}")
 
 PASTE_CHARS: Final = 1_500
 """A user's text with more characters than this is taken for a paste."""
@@ -61,6 +60,8 @@ def material_of(plan: Plan, view: View, here: Situation, prompts: Prompts) -> Ma
     """The material of a planned summary. Reads everything that leaves the view: slow for a long span."""
     parts, asked = questions_of(plan, view, here, prompts)
     notes = _notes(plan, view, here) if plan.boundaries else ()
+    # One that the provider signs stands for what earlier ones have replaced, too.
+    replaced = view.originals(plan.first, plan.last) if plan.through else plan.leaving
     return Material(
         parts=parts,
         # Leave out the appended facts: they are collected from the turns again.
@@ -73,15 +74,10 @@ def material_of(plan: Plan, view: View, here: Situation, prompts: Prompts) -> Ma
             note=plan.subject if plan.form is CHECKPOINT else "",
             limit=max(400, min(_EXTRACT_CHARS, plan.replaced)),
         ),
-        facts=missing(collect(_replaced(plan, view)), "\n".join(_staying(plan, view))),
+        facts=missing(collect(fact_sources(replaced)), "\n".join(_staying(plan, view))),
         # Merged turns were archived when they left the view.
         archive="" if plan.boundaries else archive(view, plan.leaving),
     )
-
-
-def _replaced(plan: Plan, view: View) -> list[Source]:
-    """What the summary stands for: if the provider signs it, also for what earlier ones have replaced."""
-    return fact_sources(view.originals(plan.first, plan.last) if plan.through else plan.leaving)
 
 
 def _staying(plan: Plan, view: View) -> Iterator[str]:
@@ -222,16 +218,11 @@ def _block_text(block: Block) -> str:
         case Text():
             return block.text
         case ToolCall():
-            return f"calls `{block.name}`\n\n{_fenced(block.arguments)}"
+            return f"calls `{block.name}`\n\n{code_block(block.arguments)}"
         case ToolResult():
             failed = "failed\n\n" if block.is_error else ""
-            return failed + _fenced(block.text) + "\n\n(an image)" * len(block.images)
+            return failed + code_block(block.text) + "\n\n(an image)" * len(block.images)
         case Image():
             return "(an image)"
         case Reasoning():
             return ""
-
-
-def _fenced(text: str) -> str:
-    fence = "`" * max([3, *(len(run) + 1 for run in _BACKTICKS.findall(text))])
-    return f"{fence}\n{text}\n{fence}"

@@ -225,10 +225,8 @@ def _plan_signed(wanted: Plan, view: View, here: Situation, last: int, *, least_
     and a newest request with pictures are carried behind the kept messages.
     """
     groups, until, boundaries = view.groups(), view.until(last), view.boundaries()
-    covered, edge = (
-        [group for group in groups if group.first <= last],
-        max((each.last for each in boundaries), default=0),
-    )
+    covered = [group for group in groups if group.first <= last]
+    edge = max((each.last for each in boundaries), default=0)
     newest = next((group for group in reversed(groups) if group.starts_turn), None)
     if not until.whole or not covered:
         return None

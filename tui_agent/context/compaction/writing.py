@@ -33,6 +33,7 @@ from tui_agent.context.effects import (
     Steps,
     WrongOutcome,
     expect,
+    step_of,
 )
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyEntry, Boundary, Prefix, Usage
@@ -234,17 +235,10 @@ def enter_draft(draft: Draft, boundary: Boundary, view: View, thread: str, renew
     if renewed is not None and not boundary.signed:
         entries.append(renewed)
     seq = expect(int, (yield Append(tuple(entries)))) - len(entries) + 1
-    done = StepDone(
-        plan.step,
-        plan.before,
-        draft.after,
-        f"{boundary.reason}; {draft.how}",
-        entry=view.context_entry(seq),
+    done = structs.replace(
+        step_of(view.context_entry(seq)),
+        reason=f"{boundary.reason}; {draft.how}",
         items=len(plan.leaving) + len(plan.boundaries),
-        text=boundary.text,
-        cost_usd=boundary.cost_usd,
-        saved_usd=boundary.saved_usd,
-        saving_usd=boundary.saving_usd,
         details=(
             ("how", draft.how),
             ("failures", draft.failures),
