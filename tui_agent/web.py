@@ -16,7 +16,7 @@ import struct
 import sys
 import termios
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -108,6 +108,7 @@ class BrowserTab:
     async def open(cls, command: Sequence[str], columns: int, rows: int) -> "BrowserTab":
         """Start the app. Raises OSError."""
         terminal, inside = os.openpty()
+        environment = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
         try:
             _resize(terminal, columns, rows)
             process = await asyncio.create_subprocess_exec(
@@ -115,7 +116,7 @@ class BrowserTab:
                 stdin=inside,
                 stdout=inside,
                 stderr=inside,
-                env=_environment(os.environ),
+                env=environment | {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
                 start_new_session=True,
                 preexec_fn=partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),
             )
@@ -166,11 +167,6 @@ class BrowserTab:
 def _resize(terminal: int, columns: int, rows: int) -> None:
     columns, rows = (min(max(size, 1), MAX_CELLS) for size in (columns, rows))
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
-    return kept | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 
 class Server:

@@ -234,7 +234,8 @@ class PromptCache:
 
     def _use_marked(self, prompt: RequestParts, now: float) -> int:
         marks = {place for place in (1, *prompt.edges, len(prompt)) if 0 < place <= len(prompt)}
-        hits = {self._nearest(mark) for mark in marks}
+        # For each, the longest entry at it or at most `LOOKBACK` blocks before it; 0 if there is none.
+        hits = {max((place for place in self._ends if 0 <= mark - place < LOOKBACK), default=0) for mark in marks}
         hit = max(hits)
         for mark in marks:
             if mark > hit and prompt.size(mark) >= self._minimum:
@@ -244,10 +245,6 @@ class PromptCache:
         for place in hits - {0}:  # a read renews an entry for as long as it was written for
             self._ends[place] = max(self._ends[place], now + self._lives.get(place, self._ttl))
         return hit
-
-    def _nearest(self, mark: int) -> int:
-        """The longest entry at a mark or at most `LOOKBACK` blocks before it; 0 if there is none."""
-        return max((place for place in self._ends if 0 <= mark - place < LOOKBACK), default=0)
 
     def _use_implicit(self, prompt: RequestParts, now: float) -> int:
         longest = max(self._ends, default=0)

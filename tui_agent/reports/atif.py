@@ -6,7 +6,7 @@ context. What stands in the log of subtasks is embedded as trajectories of their
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -131,7 +131,8 @@ class _Steps:
                     self._result(message, block)
         elif message.kind in ("", "user_shell"):
             step = self._step(message, "user", typed_in(message) or "" if message.kind else _content(message.blocks))
-            results = [_without_empty(content=_content_of(block)) for block in _results(message)]
+            ran = (block for block in message.blocks if isinstance(block, ToolResult))
+            results = [_without_empty(content=_content_of(block)) for block in ran]
             if results:
                 step["observation"] = {"results": results}
         elif message.agent_visible:
@@ -198,10 +199,6 @@ class _Steps:
 
 def _without_empty(**fields: object) -> Json:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _results(message: Message) -> Iterable[ToolResult]:
-    return (block for block in message.blocks if isinstance(block, ToolResult))
 
 
 def _content(blocks: Sequence[Block]) -> str | list[Json]:

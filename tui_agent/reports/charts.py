@@ -72,7 +72,7 @@ def curve(points: Sequence[Point], marks: Sequence[Mark], scale: Callable[[float
         line = "L".join(f"{x(point.at):.1f} {y(point.value):.1f}" for point in drawn)
         yield f'<path class="area" d="M{x(drawn[0].at):.1f} {y(0):.1f}L{line}L{x(drawn[-1].at):.1f} {y(0):.1f}Z"/>'
         yield f'<path class="curve" d="M{line}"/>'
-    for mark in _spread(marks):
+    for mark in marks[:: max(1, math.ceil(len(marks) / MAX_MARKS))]:
         place = f"M{x(mark.at):.1f} {_TOP}V{HEIGHT - _BOTTOM}"
         yield f'<path class="mark" d="{place}"><title>{safe(mark.label)}</title></path>'
     for point, until in zip(drawn, [*(point.at for point in drawn[1:]), last + 1], strict=True):
@@ -102,8 +102,3 @@ def nice_ceiling(value: float) -> float:
         return 1.0
     size = 10.0 ** math.floor(math.log10(value))
     return next(step * size for step in (1, 2, 4, 6, 8, 10, 20) if step * size >= value)
-
-
-def _spread(marks: Sequence[Mark]) -> Sequence[Mark]:
-    step = math.ceil(len(marks) / MAX_MARKS)
-    return marks[:: max(1, step)]

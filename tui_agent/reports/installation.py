@@ -78,7 +78,7 @@ def _findings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[
     for provider in catalogue.with_keys():
         yield _key(provider, environ)
     for variable in dict.fromkeys(variable for each in catalogue.providers for variable in each.addresses):
-        yield Finding(True, variable, _presence(environ, variable))
+        yield Finding(True, variable, "set" if environ.get(variable) else "not set")
     terminal = sys.stdout.isatty()
     size = shutil.get_terminal_size()
     detail = f"{environ.get('TERM', 'TERM not set')}, {size.columns}x{size.lines}" if terminal else "not a terminal"
@@ -170,7 +170,3 @@ def _settings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[
     except SettingsError as error:
         for problem in error.problems:
             yield Finding(False, "settings", problem)
-
-
-def _presence(environ: Mapping[str, str], variable: str) -> str:
-    return "set" if environ.get(variable) else "not set"

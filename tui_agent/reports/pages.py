@@ -159,7 +159,8 @@ class _Session:
         prices = [call.cost_usd for call in calls if call.cost_usd is not None]
         models = list(dict.fromkeys(call.model for call in calls if call.model))
         title = self._title or name
-        facts = [name, *([_span(self._entries)] if self._entries else [])]
+        times = dict.fromkeys(time_text(entry.time) for entry in (*self._entries[:1], *self._entries[-1:]))
+        facts = [name, *([" to ".join(times)] if times else [])]
         facts += [", ".join(models) or "no model was asked", counted(len(self._turns), "turn")]
         facts += [counted(len(calls), "model call"), money_text(sum(prices)) if len(prices) == len(calls) else "$?"]
         yield (
@@ -199,7 +200,8 @@ class _Session:
         if len(self._turns) > 1:
             yield f"<nav><details><summary>{counted(len(self._turns), 'turn')}</summary><ol>\n"
             for entry in self._turns:
-                yield f'<li{self._left(entry)}><a href="#e{entry.seq}">{safe(self._label(entry))}</a></li>\n'
+                left = "" if entry.seq in self._shown else ' class="left"'
+                yield f'<li{left}><a href="#e{entry.seq}">{safe(self._label(entry))}</a></li>\n'
             yield "</ol></details></nav>\n"
 
     def conversation(self, remarks: Sequence[Remark]) -> Iterator[str]:
@@ -308,9 +310,6 @@ class _Session:
     def _label(self, entry: AnyEntry) -> str:
         return one_line(self._words(entry) or "", 100) or "a picture"
 
-    def _left(self, entry: AnyEntry) -> str:
-        return "" if entry.seq in self._shown else ' class="left"'
-
 
 _NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]")
 
@@ -391,11 +390,6 @@ def _used(message: Message) -> str:
     parts.append(duration_text(message.duration_ms) if message.duration_ms else "")
     parts.append("" if message.stop_reason in {"", "end_turn", "tool_calls"} else message.stop_reason)
     return " · ".join(filter(None, parts))
-
-
-def _span(entries: Sequence[AnyEntry]) -> str:
-    first, last = time_text(entries[0].time), time_text(entries[-1].time)
-    return first if first == last else f"{first} to {last}"
 
 
 def _remark(remark: Remark) -> str:

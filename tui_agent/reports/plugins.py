@@ -109,7 +109,8 @@ class Plugins:
     def _add(self, source: str, names: Sequence[str], ref: str) -> None:
         url = address(source, self._working)
         make_private_folder(self._copies)
-        if (place := self._copy_of(url)) is not None and not ref:
+        place = next((copy for copy in self._all_copies() if _origin(copy).url == url), None)
+        if place is not None and not ref:
             self._offer(place, place, names, source)
             return
         with TemporaryDirectory(prefix=".new-", dir=self._copies) as temporary:
@@ -145,7 +146,9 @@ class Plugins:
         return True
 
     def _update(self, names: Sequence[str]) -> None:
-        on = {copy: each for copy in self._all_copies() if (each := self._on_from(copy))}
+        plugins = [*map(self._resolved, self._settings.session.plugins)]
+        inside = {copy: [each for each in plugins if each.is_relative_to(copy)] for copy in self._all_copies()}
+        on = {copy: each for copy, each in inside.items() if each}
         wanted = {copy for copy, paths in on.items() if not names or {copy.name, *_all_names(paths)} & set(names)}
         if not wanted:
             raise PluginError("no plugin of a copied repository is on by that name; `tui-agent plugin list` lists them")
@@ -213,12 +216,6 @@ class Plugins:
 
     def _all_copies(self) -> list[Path]:
         return sorted(path for path in self._copies.glob("*") if _origin_file(path).is_file() and path.is_dir())
-
-    def _on_from(self, copy: Path) -> list[Path]:
-        return [path for each in self._settings.session.plugins if (path := self._resolved(each)).is_relative_to(copy)]
-
-    def _copy_of(self, url: str) -> Path | None:
-        return next((copy for copy in self._all_copies() if _origin(copy).url == url), None)
 
     def _free(self, url: str) -> Path:
         """A place for a copy, called as the repository is, and as the names of what a plugin brings begin."""

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Final
 
+from msgspec import structs
 from rich.cells import cell_len, set_cell_size
 
 from tui_agent.reports.wording import time_text
@@ -33,7 +34,8 @@ def sessions_report(home: Path, *, as_json: bool, width: int = 0) -> str:
     except StorageError as error:
         raise explained(error) from error
     if as_json:
-        return "\n".join(_session_json(session) for session in sessions)
+        found = ({**structs.asdict(each), "folder": str(each.folder)} for each in sessions)
+        return "\n".join(json.dumps(each, ensure_ascii=False) for each in found)
     here = noted_folder(Path.cwd())
     return "\n".join(_session_line(session, here, width) for session in sessions) or "No sessions yet."
 
@@ -71,13 +73,6 @@ def _session_line(session: SessionInfo, here: str, width: int) -> str:
     cut = bool(room) and cell_len(session.title) > room
     title = f"{set_cell_size(session.title, room - 1)}…" if cut else session.title
     return f"{before}{title}{place}".rstrip()
-
-
-def _session_json(session: SessionInfo) -> str:
-    return json.dumps(
-        {name: getattr(session, name) for name in session.__struct_fields__} | {"folder": str(session.folder)},
-        ensure_ascii=False,
-    )
 
 
 def explained(error: StorageError) -> ReportError:

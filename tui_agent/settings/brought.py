@@ -280,7 +280,8 @@ def brought(
         for path, does in (
             *_instructions(place, names),
             *_own(place / PROJECT_FOLDER),
-            *(_of_root(root) if place == root else ()),
+            *(_of_claude(root / CLAUDE_FOLDER) if place == root else ()),
+            *(each for name in (SERVERS_FILE, EDITORS_SERVERS_FILE) if place == root for each in _servers(root / name)),
         )
     )
 
@@ -292,12 +293,6 @@ def _instructions(place: Path, names: Iterable[str]) -> Iterator[tuple[Path, str
         yield path, f"instructions that the model follows{parts}"
     if any(path.name == CLAUDE for path in found) and (place / RULES).is_dir():
         yield place / RULES, "instructions that the model follows"
-
-
-def _of_root(root: Path) -> Iterator[tuple[Path, str]]:
-    yield from _of_claude(root / CLAUDE_FOLDER)
-    yield from _servers(root / SERVERS_FILE)
-    yield from _servers(root / EDITORS_SERVERS_FILE)
 
 
 def _servers(path: Path) -> Iterator[tuple[Path, str]]:

@@ -129,7 +129,7 @@ def _passages(entries: Iterable[AnyEntry], artifacts: Artifacts) -> Iterator[_Pa
                 for block in entry.blocks:
                     yield from _passages_in(entry, block, calls)
                     if isinstance(block, ToolResult):
-                        answers[_stem(block.call_id)] = entry
+                        answers[_UNSAFE.sub("_", block.call_id)[:_STEM_LENGTH]] = entry
                 if entry.artifact is not None and entry.artifact.path not in paths:
                     passage = _of_file(entry, entry.artifact.path, calls)
                     # Where the file is gone or another, only what the entry itself shows can be found.
@@ -187,10 +187,6 @@ def _of_file(message: Message, path: str, calls: _Calls) -> _Passage:
     return _Passage(
         seq=message.seq, time=message.time, role=role, text="", tool=tool, call=call, path=path, rank=TextRank.FILE
     )
-
-
-def _stem(call_id: str) -> str:
-    return _UNSAFE.sub("_", call_id)[:_STEM_LENGTH]
 
 
 # Searching

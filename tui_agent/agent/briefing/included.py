@@ -1,7 +1,6 @@
 """Files that an instruction file names with an `@`, which Claude Code and Gemini CLI read as a part of it."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -62,14 +61,10 @@ def _add(file: Path, found: dict[Path, None], within: Path | None, deep: int) ->
         return
     found[file] = None
     if deep and len(found) <= MOST_FILES:
-        for path in _named(text):
-            inner = _file(path, file.parent)
+        for named in _NAMED.finditer(_QUOTED.sub(" ", text)):
+            inner = _file(named["path"], file.parent)
             if inner is not None and (within is None or inner.is_relative_to(within)):
                 _add(inner, found, within, deep - 1)
-
-
-def _named(text: str) -> Iterator[str]:
-    return (match["path"] for match in _NAMED.finditer(_QUOTED.sub(" ", text)))
 
 
 def _file(path: str, folder: Path) -> Path | None:

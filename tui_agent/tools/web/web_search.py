@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.entries import Hit, Outcome
-from tui_agent.conversation.sources import pages_of
+from tui_agent.conversation.wire import pages_of
 from tui_agent.settings.schema import SearchSettings
 from tui_agent.system.resources import prompt_text
 from tui_agent.system.tls import tls
