@@ -106,8 +106,15 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
             return _serve_browser(call)
         case _:
             from tui_agent.report_commands import COMMANDS
+            from tui_agent.settings.sources import SettingsError
+            from tui_agent.storage.errors import StorageError
 
-            return COMMANDS[parsed.command](call)
+            try:
+                return COMMANDS[parsed.command](call)
+            except StorageError as error:
+                raise UsageError(f"{error.message} {error.hint}".strip()) from error
+            except SettingsError as error:
+                raise UsageError(str(error)) from None
 
 
 def _batch(call: Invocation) -> int:

@@ -19,20 +19,15 @@ if TYPE_CHECKING:
 def usage(call: Invocation) -> int:
     """What was spent, over days and sessions."""
     from tui_agent.agent.spending import as_json, as_text, spending
-    from tui_agent.storage.errors import StorageError
 
     options = call.options
-    try:
-        found = spending(call.home, days=options.days, by=options.by)
-    except StorageError as error:
-        raise UsageError(error.message) from error
+    found = spending(call.home, days=options.days, by=options.by)
     print_text(as_json(found) if options.json else as_text(found))
     return ExitCode.DONE
 
 
 def servers(call: Invocation) -> int:
     """Add, list and remove MCP servers."""
-    from tui_agent.settings import SettingsError
     from tui_agent.settings.brought import running
     from tui_agent.settings.trust import TrustError, project_root, trust
     from tui_agent.tools.mcp.command_line import BadServer, run_action
@@ -43,7 +38,7 @@ def servers(call: Invocation) -> int:
         print_text(run_action(given.action, given.words, home, project_root(folder), settings, arguments.trusted))
         if arguments.trusted:  # what the user adds themself is no news to them
             trust(folder, home, running(folder))
-    except (BadServer, SettingsError, TrustError) as error:
+    except (BadServer, TrustError) as error:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(f"{error.filename}: {error.strerror}") from None
@@ -53,24 +48,21 @@ def servers(call: Invocation) -> int:
 def bring(call: Invocation) -> int:
     """Take over what other agents have set up."""
     from tui_agent.reports.bringing import import_report
-    from tui_agent.settings import SettingsError, load_settings
+    from tui_agent.settings import load_settings
     from tui_agent.settings.trust import project_root
 
     options, home, place = call.options, call.home, user_home()
     if place is None:
         raise UsageError("import: there is no home folder to look in; set HOME")
-    try:
-        settings = load_settings(home, None)  # what the user's own file says, and nothing else
-        print_text(import_report(options.agent, place, home, project_root(call.folder), settings, write=options.yes))
-    except SettingsError as error:
-        raise UsageError("\n".join(error.problems)) from None
+    settings = load_settings(home, None)  # what the user's own file says, and nothing else
+    print_text(import_report(options.agent, place, home, project_root(call.folder), settings, write=options.yes))
     return ExitCode.DONE
 
 
 def plugins(call: Invocation) -> int:
     """Install, list and remove plugins."""
     from tui_agent.reports.plugins import PluginError, Plugins
-    from tui_agent.settings import SettingsError, load_settings
+    from tui_agent.settings import load_settings
 
     options, home = call.options, call.home
 
@@ -81,11 +73,9 @@ def plugins(call: Invocation) -> int:
         sys.stdout.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
+    settings = load_settings(home, None)  # what the user's own file says, and nothing else
     try:
-        settings = load_settings(home, None)  # what the user's own file says, and nothing else
         Plugins(home, call.folder, settings, print_text, agree).run(options.action, options.words, options.ref)
-    except SettingsError as error:
-        raise UsageError("\n".join(error.problems)) from None
     except PluginError as error:
         raise UsageError(f"plugin: {error}") from None
     except OSError as error:
@@ -93,35 +83,30 @@ def plugins(call: Invocation) -> int:
     return ExitCode.DONE
 
 
-def session(call: Invocation) -> int:
-    """List sessions, take in those of other agents, and print the trace of one."""
-    from tui_agent.reports.sessions import ReportError, imported, sessions_report
+def sessions(call: Invocation) -> int:
+    """List sessions, and take in those of other agents."""
+    from tui_agent.reports.sessions import imported, sessions_report
 
     options, home = call.options, call.home
-    try:
-        if call.parsed.command == "sessions" and options.action == "import":
-            if not options.files:
-                raise UsageError("sessions import: name a FILE that another agent recorded")
-            for file in options.files:
-                print_text(imported(home, call.folder / file.expanduser()))
-            return ExitCode.DONE
-        if call.parsed.command == "trace":
-            if options.otlp:
-                from tui_agent.reports.trace import send_trace
-
-                print_text(send_trace(home, options.session, call.load()[1], call.environ))
-                return ExitCode.DONE
-            return _trace(options, home)
-        width = get_terminal_size().columns if is_terminal(sys.stdout) else 0
-        print_text(sessions_report(home, as_json=options.json, width=width))
+    if options.action == "import":
+        if not options.files:
+            raise UsageError("sessions import: name a FILE that another agent recorded")
+        for file in options.files:
+            print_text(imported(home, call.folder / file.expanduser()))
         return ExitCode.DONE
-    except ReportError as error:
-        raise UsageError(str(error)) from error
+    width = get_terminal_size().columns if is_terminal(sys.stdout) else 0
+    print_text(sessions_report(home, as_json=options.json, width=width))
+    return ExitCode.DONE
 
 
-def _trace(options: Namespace, home: Path) -> int:
-    from tui_agent.reports.trace import trace_lines, trace_page, verification
+def trace(call: Invocation) -> int:
+    """Print the trace of a session, verify it, or send it on."""
+    from tui_agent.reports.trace import send_trace, trace_lines, trace_page, verification
 
+    options, home = call.options, call.home
+    if options.otlp:
+        print_text(send_trace(home, options.session, call.load()[1], call.environ))
+        return ExitCode.DONE
     if options.verify:
         text, unchanged = verification(home, options.session)
         print_text(text)
@@ -145,13 +130,7 @@ def _trace(options: Namespace, home: Path) -> int:
 
 def replay(call: Invocation) -> int:
     """What recorded sessions would have cost under other policies."""
-    from tui_agent.storage.recordings.recording import UnreadableRecording
-
-    settings = call.load()[1]
-    try:
-        return (_replay_many if _means_many(call.options) else _replay_one)(call.options, call.home, settings)
-    except UnreadableRecording as error:
-        raise UsageError(str(error)) from error
+    return (_replay_many if _means_many(call.options) else _replay_one)(call.options, call.home, call.load()[1])
 
 
 def _means_many(options: Namespace) -> bool:
@@ -220,7 +199,6 @@ def exam(call: Invocation) -> int:
     from tui_agent.models.base import UnknownModel
     from tui_agent.replay.command import exam_report
     from tui_agent.replay.exam import ExamStopped
-    from tui_agent.storage.recordings.recording import UnreadableRecording
 
     options, settings = call.options, call.load()[1]
 
@@ -246,7 +224,7 @@ def exam(call: Invocation) -> int:
             agreed=None if options.dry_run else agreed,
             as_json=options.json,
         )
-    except (UnreadableRecording, UnknownModel) as error:
+    except UnknownModel as error:
         raise UsageError(str(error)) from error
     except ExamStopped as error:
         say(str(error))
@@ -260,8 +238,8 @@ COMMANDS: Final[dict[str, Callable[[Invocation], int]]] = {
     "mcp": servers,
     "import": bring,
     "plugin": plugins,
-    "sessions": session,
-    "trace": session,
+    "sessions": sessions,
+    "trace": trace,
     "replay": replay,
     "exam": exam,
 }

@@ -223,13 +223,9 @@ def _recorded(arguments: Arguments) -> Path:
 
 async def _taken_over(arguments: Arguments) -> _Found:
     # Imported here because it is rarely needed.
-    from tui_agent.storage.recordings.recording import UnreadableRecording
     from tui_agent.storage.recordings.taking_over import take_over
 
-    try:
-        taken = await take_over(arguments.home, await asyncio.to_thread(_recorded, arguments))
-    except UnreadableRecording as error:
-        raise SessionError(str(error)) from error
+    taken = await take_over(arguments.home, await asyncio.to_thread(_recorded, arguments))
     return _Found(taken.folder, made=True, taken_over=taken.description)
 
 
@@ -371,7 +367,7 @@ async def _open(
         session=SessionParts(
             guards=guards_of(settings, view, tracker, tools, ask, watchdog, arguments.ledger, home),
             small=small,
-            briefing=briefing_of(settings, arguments, knowledge, tools, offered),
+            briefing=briefing_of(arguments, knowledge, tools, offered),
             subtasks=subtasks,
             files=files,
             offered=offered,

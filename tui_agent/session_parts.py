@@ -283,7 +283,7 @@ def guards_of(
 
 
 def briefing_of(
-    settings: Settings, arguments: Arguments, knowledge: SectionReader, tools: Iterable[Tool], offered: OfferedTools
+    arguments: Arguments, knowledge: SectionReader, tools: Iterable[Tool], offered: OfferedTools
 ) -> Briefing:
     """What the model is told at the start of the conversation, and about later changes."""
     rules, started = prompt_text("system"), date.today()

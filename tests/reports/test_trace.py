@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tui_agent.arguments import UsageError
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
     HeadMoved,
@@ -21,7 +22,6 @@ from tui_agent.conversation.entries import (
     user_message,
 )
 from tui_agent.conversation.log import Log
-from tui_agent.reports.sessions import ReportError
 from tui_agent.reports.trace import KINDS, event_line, summary_of, trace_lines, trace_page
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
@@ -119,7 +119,7 @@ def test_lines_can_be_chosen_by_kind_and_be_json(tmp_path: Path, session: str) -
     raw = [json.loads(line) for line in trace_lines(tmp_path, session, kinds=["message", "permission"], as_json=True)]
     assert [event["body"].get("text") for event in raw if event["kind"] == "message"] == ["hello", "good day"]
     assert len(raw) == 4
-    with pytest.raises(ReportError, match="no kind 'messages'; there are session, message"):
+    with pytest.raises(UsageError, match="no kind 'messages'; there are session, message"):
         list(trace_lines(tmp_path, session, kinds=["messages"]))
 
 

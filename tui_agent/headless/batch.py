@@ -27,8 +27,6 @@ from tui_agent.worktrees import Worktree, WorktreeError, open_worktree, patch_of
 LEDGER: Final = "TUI_AGENT_LEDGER"
 """The variable that tells a task's process where the ledger is."""
 SHARED: Final = "shared_ceiling"
-ENDING_S: Final = 10.0
-"""Seconds that a task's process has to end by itself."""
 LOOK_S: Final = 0.5
 MAX_OUTPUT: Final = 64 * 1024 * 1024
 """Bytes of a task's answer."""

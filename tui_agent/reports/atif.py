@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from tui_agent.agent.subtasks import branch_prefix
+from tui_agent.arguments import UsageError
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult, text_in
 from tui_agent.conversation.entries import (
     AnyContextEntry,
@@ -29,9 +30,8 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.log import Log
 from tui_agent.reports.pages import step_line
-from tui_agent.reports.sessions import ReportError, explained, folder_of
+from tui_agent.reports.sessions import folder_of
 from tui_agent.storage.artifacts import Artifacts
-from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import log_file, read_entries
 from tui_agent.storage.recordings.reading import whole_text
 from tui_agent.storage.sessions import files_folder, subtask_branch, subtask_folders
@@ -45,14 +45,15 @@ _CONTEXTS_OWN: Final = frozenset({"tool_result_archived", "tool_summary", "summa
 
 
 def trajectory(home: Path, session: str) -> str:
-    """The trajectory of a session or subtask (see `folder_of`) as JSON text. Blocks. Raises `ReportError`."""
+    """The trajectory of a session or subtask (see `folder_of`) as JSON text. Blocks.
+
+    Raises `UsageError` and `StorageError`.
+    """
+    folder = asyncio.run(folder_of(home, session))
     try:
-        folder = asyncio.run(folder_of(home, session))
         document = asyncio.run(_document(home, folder))
-    except StorageError as error:
-        raise explained(error) from error
     except ValueError as error:
-        raise ReportError(f"The log of session {session} is damaged: {error}.") from error
+        raise UsageError(f"The log of session {session} is damaged: {error}.") from error
     return msgspec.json.format(msgspec.json.encode(document)).decode()
 
 

@@ -9,14 +9,8 @@ from msgspec import structs
 from rich.cells import cell_len, set_cell_size
 
 from tui_agent.reports.wording import time_text
-from tui_agent.storage.errors import StorageError
 from tui_agent.storage.sessions import SessionInfo, find_session, list_sessions, noted_folder, session_to_continue
 from tui_agent.text import counted, money_text, short_path
-
-
-class ReportError(Exception):
-    """The report cannot be made; the text says why and what to do."""
-
 
 LEAST_TITLE: Final = 16
 """Cells of a session's title that are shown even in a narrow terminal."""
@@ -27,12 +21,9 @@ def sessions_report(home: Path, *, as_json: bool, width: int = 0) -> str:
 
     The table names the folder of sessions from other folders. Titles are cut to fit `width` cells; 0: they are not cut.
 
-    Raises ReportError.
+    Raises `StorageError`.
     """
-    try:
-        sessions = [each for each in asyncio.run(list_sessions(home)) if each.messages or each.problem]
-    except StorageError as error:
-        raise explained(error) from error
+    sessions = [each for each in asyncio.run(list_sessions(home)) if each.messages or each.problem]
     if as_json:
         found = ({**structs.asdict(each), "folder": str(each.folder)} for each in sessions)
         return "\n".join(json.dumps(each, ensure_ascii=False) for each in found)
@@ -41,16 +32,10 @@ def sessions_report(home: Path, *, as_json: bool, width: int = 0) -> str:
 
 
 def imported(home: Path, file: Path) -> str:
-    """Make a session of what another agent recorded in a file; returns its id and what it has. Raises ReportError."""
-    from tui_agent.storage.recordings.recording import UnreadableRecording
+    """Make a session of what another agent recorded in a file; returns its id and content. Raises `StorageError`."""
     from tui_agent.storage.recordings.taking_over import take_over
 
-    try:
-        made = asyncio.run(take_over(home, file))
-    except StorageError as error:
-        raise explained(error) from error
-    except UnreadableRecording as error:
-        raise ReportError(str(error)) from error
+    made = asyncio.run(take_over(home, file))
     return f"{made.folder.name}  {made.description}"
 
 
@@ -73,8 +58,3 @@ def _session_line(session: SessionInfo, here: str, width: int) -> str:
     cut = bool(room) and cell_len(session.title) > room
     title = f"{set_cell_size(session.title, room - 1)}…" if cut else session.title
     return f"{before}{title}{place}".rstrip()
-
-
-def explained(error: StorageError) -> ReportError:
-    """A storage error as a `ReportError`."""
-    return ReportError(f"{error.message} {error.hint}".strip())

@@ -11,9 +11,10 @@ import msgspec
 
 from tui_agent.agent.extensions.agents import agent_of
 from tui_agent.agent.subtasks import branch_prefix
+from tui_agent.arguments import UsageError
 from tui_agent.conversation.entries import Recorded
 from tui_agent.reports.pages import Remark, session_page
-from tui_agent.reports.sessions import ReportError, explained, folder_of
+from tui_agent.reports.sessions import folder_of
 from tui_agent.reports.wording import duration_text, short_number, time_text
 from tui_agent.settings import Settings
 from tui_agent.storage.errors import StorageError
@@ -43,66 +44,55 @@ def trace_lines(
     """The trace of a session (see `folder_of`), an event a line, oldest first: for people, or as JSON objects (seq,
     time in seconds since 1970, kind, body).
 
-    `kinds`: only these; `follow`: then wait for new events, without end. Raises `ReportError`, also for an unknown
-    kind.
+    `kinds`: only these; `follow`: then wait for new events, without end. Raises `StorageError`, and
+    `UsageError` for an unknown kind.
     """
     if unknown := sorted(set(kinds) - set(KINDS)):
-        raise ReportError(f"--kind: there is no kind {unknown[0]!r}; there are {', '.join(KINDS)}")
+        raise UsageError(f"--kind: there is no kind {unknown[0]!r}; there are {', '.join(KINDS)}")
     say = _event_json if as_json else event_line
     last = 0
-    try:
-        folder = asyncio.run(folder_of(home, session))
-        while True:
-            for event in read_events(folder, after=last):
-                last = event.seq
-                if not kinds or event.kind in kinds:
-                    yield say(event)
-            if not follow:
-                return
-            time.sleep(FOLLOW_S)
-    except StorageError as error:
-        raise explained(error) from error
+    folder = asyncio.run(folder_of(home, session))
+    while True:
+        for event in read_events(folder, after=last):
+            last = event.seq
+            if not kinds or event.kind in kinds:
+                yield say(event)
+        if not follow:
+            return
+        time.sleep(FOLLOW_S)
 
 
 def trace_page(home: Path, session: str) -> Iterator[str]:
-    """The session as an HTML page, in pieces. Raises `ReportError`."""
-    try:
-        folder = asyncio.run(folder_of(home, session))
-    except StorageError as error:
-        raise explained(error) from error
+    """The session as an HTML page, in pieces. Raises `UsageError` and `StorageError`."""
+    folder = asyncio.run(folder_of(home, session))
     try:
         entries = list(read_entries(log_file(folder)))
         yield from session_page(f"session {folder.name}", entries, _remarks(folder))
-    except StorageError as error:
-        raise explained(error) from error
     except ValueError as error:
-        raise ReportError(f"The log of session {folder.name} is damaged: {error}.") from error
+        raise UsageError(f"The log of session {folder.name} is damaged: {error}.") from error
 
 
 def verification(home: Path, session: str) -> tuple[str, bool]:
-    """The result of verifying a session's trace, and whether it is intact. Raises ReportError."""
-    try:
-        report = verify(asyncio.run(folder_of(home, session)))
-    except StorageError as error:
-        raise explained(error) from error
+    """The result of verifying a session's trace, and whether it is intact. Raises `StorageError`."""
+    report = verify(asyncio.run(folder_of(home, session)))
     if report.ok:
         return f"{report.events} events of {counted(report.entries, 'log entry', 'log entries')}, unchanged", True
     return "\n".join(report.problems), False
 
 
 def send_trace(home: Path, session: str, settings: Settings, environ: Mapping[str, str]) -> str:
-    """Send a session and its subtasks to OpenTelemetry with their own times; a sentence on it. Raises `ReportError`."""
+    """Send a session and its subtasks to OpenTelemetry with their own times; a sentence on it.
+
+    Raises `UsageError` and `StorageError`.
+    """
     if not installed():
-        raise ReportError(f"--otlp: {MISSING}")
+        raise UsageError(f"--otlp: {MISSING}")
     from tui_agent.telemetry.otlp import endpoint, send_spans
 
-    try:
-        folder = asyncio.run(folder_of(home, session))
-        sent, whole = send_spans(_spans(home, folder, captures(settings, environ)))
-    except StorageError as error:
-        raise explained(error) from error
+    folder = asyncio.run(folder_of(home, session))
+    sent, whole = send_spans(_spans(home, folder, captures(settings, environ)))
     if not whole:
-        raise ReportError(f"--otlp: the collector at {endpoint()} did not take everything ({sent} spans were sent)")
+        raise UsageError(f"--otlp: the collector at {endpoint()} did not take everything ({sent} spans were sent)")
     return f"{counted(sent, 'span')} of session {folder.name} sent to {endpoint()}"
 
 

@@ -64,8 +64,7 @@ _LEAST_FREED_CHARS: Final = 200
 _NOTICE_CHARS: Final = 400
 
 Fate: TypeAlias = Literal["smaller", "none"]
-Fates: TypeAlias = Mapping[int, Mapping[Image, Fate]]
-"""What happens to pictures, by the number of their message or result."""
+"""What happens to a picture."""
 
 
 class ShorteningLevel(msgspec.Struct, frozen=True):

@@ -61,15 +61,12 @@ def read_recording(named: str, home: Path, progress: Progress | None = None) -> 
     path = Path(named).expanduser()
     if path.is_file() and path.name != LOG_NAME:
         return read_file(path, progress)
+    folder = path.parent if path.is_file() else path
     try:
-        if path.is_file():
-            folder = path.parent
-        elif path.is_dir():
-            folder = path
-            if not (folder / LOG_NAME).is_file():
-                raise UnreadableRecording(f"{path} holds no {LOG_NAME}. {EXPECTED}")
-        else:
+        if not folder.is_dir():
             folder = asyncio.run(find_session(home, named))
+        elif not (folder / LOG_NAME).is_file():
+            raise UnreadableRecording(f"{path} holds no {LOG_NAME}.")
         return asyncio.run(_read_session(folder))
     except StorageError as error:
         raise UnreadableRecording(f"{error.message} {EXPECTED}") from error

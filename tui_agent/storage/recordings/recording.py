@@ -21,6 +21,7 @@ from tui_agent.conversation.entries import (
     tool_result,
 )
 from tui_agent.conversation.log import Log
+from tui_agent.storage.errors import StorageError
 from tui_agent.storage.recordings.fields import Json, words
 
 Format: TypeAlias = Literal["neutral", "claude-code", "codex", "gemini-cli", "pi", "opencode", "atif", "session"]
@@ -35,7 +36,7 @@ MOST_BYTES: Final = 512 * 1024 * 1024
 """Size of the largest file whose whole conversation is read into memory at once."""
 
 
-class UnreadableRecording(Exception):
+class UnreadableRecording(StorageError):
     """A path or id is not a recorded session; the message says why, and what would be one."""
 
 
