@@ -81,6 +81,7 @@ from tui_agent.storage.sessions import (
     subtask_folders,
 )
 from tui_agent.system.durable import one_at_a_time, write_file
+from tui_agent.system.lenient import decoded_file
 from tui_agent.system.programs import keep_out_of
 from tui_agent.text import counted
 from tui_agent.tools.agentic import agentic_tools
@@ -296,8 +297,8 @@ async def _open(
     engine = ContextEngine(
         settings,
         view=view,
-        ratios=Ratios(_known_ratios(arguments.home / RATIOS_FILE)),
-        pauses=Pauses(_known_pauses(arguments.home / PAUSES_FILE)),
+        ratios=Ratios(decoded_file(arguments.home / RATIOS_FILE, dict[str, list[float]]) or {}),
+        pauses=Pauses(decoded_file(arguments.home / PAUSES_FILE, PauseCounts)),
         task_threshold=compaction_threshold(settings),
         checkpoints=settings.checkpoints.enabled,
         never_clear=list(map(str, readable)),
@@ -491,25 +492,10 @@ def keep_learned(engine: ContextEngine, home: Path) -> None:
     with contextlib.suppress(OSError):
         if sum(pauses.new.calls):
             with one_at_a_time(home / f".{PAUSES_FILE}.lock"):
-                known = Pauses(_known_pauses(home / PAUSES_FILE)).all
+                known = Pauses(decoded_file(home / PAUSES_FILE, PauseCounts)).all
                 together = known.plus(msgspec.structs.replace(pauses.new, ends=1.0))
                 write_file(home / PAUSES_FILE, msgspec.json.encode(together))
         if learned:
             with one_at_a_time(home / f".{RATIOS_FILE}.lock"):
-                write_file(home / RATIOS_FILE, json.dumps({**_known_ratios(home / RATIOS_FILE), **learned}).encode())
-
-
-def _known_pauses(path: Path) -> PauseCounts | None:
-    """The pauses of earlier sessions; None if the file is missing or damaged."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=PauseCounts)
-    except (OSError, ValueError):
-        return None
-
-
-def _known_ratios(path: Path) -> dict[str, list[float]]:
-    """The saved token ratios; empty if the file is missing or damaged, since they will be learned again."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, list[float]])
-    except (OSError, ValueError):
-        return {}
+                known_ratios = decoded_file(home / RATIOS_FILE, dict[str, list[float]]) or {}
+                write_file(home / RATIOS_FILE, json.dumps({**known_ratios, **learned}).encode())

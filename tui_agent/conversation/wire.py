@@ -17,7 +17,7 @@ import msgspec
 from tui_agent.conversation.blocks import ToolCall, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Hit
 from tui_agent.regex import regex
-from tui_agent.system.lenient import decoded
+from tui_agent.system.lenient import decoded, object_in
 from tui_agent.text import clean, one_line
 
 _NAME = regex(r"[a-zA-Z0-9_-]{1,128}")
@@ -110,16 +110,13 @@ def inner_call(call: ToolCall) -> ToolCall:
     """The call inside a call of `call_tool`, with the outer call's id; any other call unchanged."""
     if call.name != CALL_TOOL or call.malformed:
         return call
-    try:
-        given = json.loads(call.arguments)
-    except (ValueError, RecursionError):
+    given = object_in(call.arguments)
+    name, arguments = given.get("name"), given.get("arguments", {})
+    if not isinstance(name, str) or name in ("", CALL_TOOL):
         return call
-    if not isinstance(given, dict) or not isinstance(given.get("name"), str) or given["name"] in ("", CALL_TOOL):
-        return call
-    arguments = given.get("arguments", {})
     # Some models pass the object as a JSON string.
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return msgspec.structs.replace(call, name=given["name"], arguments=text)
+    return msgspec.structs.replace(call, name=name, arguments=text)
 
 
 def full_description(definition: ToolDefinition) -> str:

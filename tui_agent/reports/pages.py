@@ -42,6 +42,7 @@ from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.reports.charts import STYLE as CHART_STYLE
 from tui_agent.reports.charts import Mark, Point, curve
 from tui_agent.reports.wording import duration_text, safe, short_number, time_text
+from tui_agent.system.lenient import decoded
 from tui_agent.text import call_summary, clean, counted, money_text, one_line
 
 if TYPE_CHECKING:
@@ -402,11 +403,7 @@ def _cut(text: str, most: int) -> str:
 
 def _indented(arguments: str) -> str:
     """The arguments of a call for people to read, with line breaks in strings shown as such."""
-    try:
-        values = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    if not isinstance(values, dict):
+    if (values := decoded(arguments, dict[str, object])) is None:
         return arguments
     return "\n".join(
         f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"

@@ -303,14 +303,9 @@ def _servers(path: Path) -> Iterator[tuple[Path, str]]:
 def _own(folder: Path) -> Iterator[tuple[Path, str]]:
     if not os.path.lexists(folder):
         return
-    try:
-        names = sorted(entry.name for entry in folder.iterdir())
-    except OSError:
-        yield folder, "cannot be read"
-        return
-    if not names:
-        yield folder, "nothing yet"
-    for name in names:
+    if not (names := _names_in(folder)):
+        yield folder, "cannot be read" if names is None else "nothing yet"
+    for name in names or ():
         if name == CONFIG:
             yield folder / name, _settings(folder / name)
         elif name == "skills":
@@ -358,10 +353,16 @@ def _settings(path: Path) -> str:
     return f"settings: {', '.join(about)}"
 
 
-def _skills(folder: Path) -> str:
+def _names_in(folder: Path) -> list[str] | None:
+    """What is in a folder; None: it cannot be read."""
     try:
-        names = sorted(entry.name for entry in folder.iterdir())
+        return sorted(entry.name for entry in folder.iterdir())
     except OSError:
+        return None
+
+
+def _skills(folder: Path) -> str:
+    if (names := _names_in(folder)) is None:
         return "skills that cannot be read"
     return f"skills that the model may follow: {', '.join(names)}" if names else "no skills"
 
@@ -381,9 +382,7 @@ def _front_hooks(path: Path) -> list[str]:
 def _details(path: Path) -> tuple[str, ...]:
     """What a file runs and sets, or the names in a folder, in full."""
     if path.is_dir():
-        try:
-            found = sorted(entry.name for entry in path.iterdir())
-        except OSError:
+        if (found := _names_in(path)) is None:
             return ()
         if path.name in _WITH_FRONT:
             found += _front_hooks(path)

@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Final, TypeVar
 
+from tui_agent.system.lenient import decoded_file
+
 Returned = TypeVar("Returned")
 
 SERVICE: Final = "tui-agent"
@@ -28,12 +30,7 @@ class KeyringProblem(Exception):
 
 def kept_variables(home: Path) -> tuple[str, ...]:
     """The environment variables whose keys are saved; empty if the list cannot be read."""
-    try:
-        document = json.loads((home / KEPT_FILE).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return ()
-    kept = document.get("kept") if isinstance(document, dict) else None
-    return tuple(name for name in kept if isinstance(name, str)) if isinstance(kept, list) else ()
+    return tuple((decoded_file(home / KEPT_FILE, dict[str, list[str]]) or {}).get("kept", ()))
 
 
 def bring_keys(home: Path, environ: MutableMapping[str, str]) -> str:

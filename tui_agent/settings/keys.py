@@ -77,6 +77,8 @@ class Setting(msgspec.Struct, frozen=True):
     key: str
     default: Value
     allowed: Allowed
+    annotation: object
+    """Its type, with its bounds."""
 
 
 class BadValueError(ValueError):
@@ -128,36 +130,27 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 def checked_value(setting: Setting, value: object) -> Value:
-    """Convert `value`, decoded from JSON or given by a program, to the setting's type.
+    """Convert `value`, decoded from JSON or given by a program, to the setting's type. Raises BadValueError.
 
-    An int is accepted for a float, any sequence of strings for a list. Raises BadValueError.
+    An int is accepted for a float, any sequence of strings for a list.
     """
     allowed = setting.allowed
-    if value is None and allowed.nullable:
-        return None
     if setting.key in PAIRS and isinstance(value, dict) and all(map(_is_text, value.values())):
         value = [f"{name}={text}" for name, text in value.items()]
     if setting.key == ONCE_A_SWITCH and isinstance(value, bool):
         value = ["*"] if value else []
-    if allowed.kind is tuple:
-        if not isinstance(value, list | tuple) or not all(_is_text(item) for item in value):
-            raise _refusal(allowed, value)
-        return tuple(value)
-    if allowed.kind is dict:
-        return _servers(allowed, value) if allowed.record is ToolServer else _endpoints(allowed, value)
-    if allowed.kind is str and isinstance(value, str):
-        if (allowed.choices and value not in allowed.choices) or not _is_text(value):
-            raise _refusal(allowed, value)
-        return value
-    if isinstance(value, bool) and allowed.kind is bool:
-        return value
-    if isinstance(value, int) and not isinstance(value, bool) and allowed.kind is float:
-        number = _as_float(value)
-        if _within(allowed.bounds, number):
-            return number
-    if isinstance(value, int | float) and type(value) is allowed.kind and _within(allowed.bounds, value):
-        return value
-    raise _refusal(allowed, value)
+    if allowed.kind is dict and isinstance(value, Mapping):
+        _check_names(allowed, value)
+    try:
+        checked: Value = msgspec.convert(value, setting.annotation)
+    except msgspec.ValidationError as error:
+        if allowed.kind is dict and isinstance(value, Mapping):
+            raise BadValueError(f"expected {allowed.described()}: {error}") from None
+        raise _refusal(allowed, value) from None
+    texts = checked if isinstance(checked, tuple) else [checked] if isinstance(checked, str) else []
+    if not all(map(_is_text, texts)) or (isinstance(checked, float) and not math.isfinite(checked)):
+        raise _refusal(allowed, value)
+    return checked
 
 
 def value_from_text(setting: Setting, text: str) -> Value:
@@ -217,45 +210,18 @@ def _read_list(setting: Setting, text: str) -> Value:
         raise _refusal(setting.allowed, text) from None
 
 
-def _endpoints(allowed: Allowed, value: object) -> Mapping[str, Endpoint]:
-    if not isinstance(value, Mapping) or not all(re.fullmatch(_NAME, str(name)) for name in value):
-        raise _refusal(allowed, value)
-    try:
-        return msgspec.convert(value, dict[str, Endpoint])
-    except msgspec.ValidationError as error:
-        raise BadValueError(f"expected {allowed.described()}: {error}") from None
-
-
-def _servers(allowed: Allowed, value: object) -> Mapping[str, ToolServer]:
-    if not isinstance(value, Mapping):
-        raise _refusal(allowed, value)
-    try:
-        servers = msgspec.convert(value, dict[str, ToolServer])
-    except msgspec.ValidationError as error:
-        raise BadValueError(f"expected {allowed.described()}: {error}") from None
-    if (wrong := next((name for name in servers if not re.fullmatch(SERVER_NAME, name)), None)) is not None:
-        raise BadValueError(f"{wrong[:80]!r} is not a valid name for a server: letters, digits, - and _ (at most 40)")
-    return servers
+def _check_names(allowed: Allowed, value: Mapping[str, object]) -> None:
+    for name in map(str, value):
+        if allowed.record is ToolServer and not re.fullmatch(SERVER_NAME, name):
+            raise BadValueError(
+                f"{name[:80]!r} is not a valid name for a server: letters, digits, - and _ (at most 40)"
+            )
+        if allowed.record is Endpoint and not re.fullmatch(_NAME, name):
+            raise _refusal(allowed, value)
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
-
-
-def _as_float(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def _within(bounds: msgspec.Meta, value: float) -> bool:
-    return (
-        math.isfinite(value)
-        and (bounds.ge is None or value >= bounds.ge)
-        and (bounds.gt is None or value > bounds.gt)
-        and (bounds.le is None or value <= bounds.le)
-    )
 
 
 def _bounds_text(bounds: msgspec.Meta) -> str:
@@ -287,7 +253,7 @@ def _walk(prefix: str, section: msgspec.Struct) -> Iterator[Setting]:
         if isinstance(value, msgspec.Struct):
             yield from _walk(f"{key}.", value)
         elif prefix:  # a top-level field, such as `sources`, is not a setting
-            yield Setting(key, value, _allowed(hints[name]))
+            yield Setting(key, value, _allowed(hints[name]), hints[name])
 
 
 def _allowed(annotation: object) -> Allowed:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec import structs
@@ -158,36 +158,25 @@ def _write(path: Path, answers: _Answers) -> None:
         raise TrustError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-class OnlyStricter(msgspec.Struct, frozen=True):
-    """A choice may move towards the end of this order, from loose to strict; no other value may be set."""
-
-    order: tuple[str, ...]
-
-
-class OnlyLower(msgspec.Struct, frozen=True):
-    """A number may only go down; null means no limit."""
-
-
-class OnlyLonger(msgspec.Struct, frozen=True):
-    """A list may only grow."""
-
-
-TIGHTENING: Mapping[str, OnlyStricter | OnlyLower | OnlyLonger] = {
-    "permissions.mode": OnlyStricter(("allow", "auto", "ask", "plan")),
-    "permissions.ask": OnlyLonger(),
-    "permissions.deny": OnlyLonger(),
-    "permissions.sandbox": OnlyStricter(("off", "auto", "required")),
-    "permissions.unasked": OnlyStricter(("sandboxed", "known")),
-    "agent.max_turns": OnlyLower(),
-    "agent.max_turn_cost_usd": OnlyLower(),
-    "agent.max_session_cost_usd": OnlyLower(),
-    "limits.day_usd": OnlyLower(),
-    "context.max_tokens": OnlyLower(),
-    "safety.small_tier_parent": OnlyStricter(("allow", "warn", "refuse")),
-    "watchdog.mode": OnlyStricter(("off", "warn", "prompt")),
+TIGHTENING: Mapping[str, Literal["lower", "longer"] | tuple[str, ...]] = {
+    "permissions.mode": ("allow", "auto", "ask", "plan"),
+    "permissions.ask": "longer",
+    "permissions.deny": "longer",
+    "permissions.sandbox": ("off", "auto", "required"),
+    "permissions.unasked": ("sandboxed", "known"),
+    "agent.max_turns": "lower",
+    "agent.max_turn_cost_usd": "lower",
+    "agent.max_session_cost_usd": "lower",
+    "limits.day_usd": "lower",
+    "context.max_tokens": "lower",
+    "safety.small_tier_parent": ("allow", "warn", "refuse"),
+    "watchdog.mode": ("off", "warn", "prompt"),
 }
-"""The keys that an untrusted project's file may set, and which direction is tighter. All other keys wait for trust:
-they could redirect requests, raise the cost of a session, or let something happen without a question.
+"""The keys that an untrusted project's file may set, and which direction is tighter: a number may only go down (null
+means no limit), a list may only grow, and a choice only move towards the end of an order from loose to strict.
+
+All other keys wait for trust: they could redirect requests, raise the cost of a session, or let something happen
+without a question.
 """
 
 
@@ -203,7 +192,7 @@ def readable(key: str, value: Value) -> tuple[Value, str]:
     """The usable part of the value that an untrusted project gives `key`, and what was left out: an invalid rule must
     not keep the program from starting.
     """
-    if not isinstance(value, tuple) or not isinstance(TIGHTENING.get(key), OnlyLonger):
+    if not isinstance(value, tuple) or TIGHTENING.get(key) != "longer":
         return value, ""
     usable = (each for each in value if len(str(each)) <= MAX_RULE and re.fullmatch(RULE, str(each).strip()))
     good = tuple(islice(usable, MAX_RULES))
@@ -213,14 +202,11 @@ def readable(key: str, value: Value) -> tuple[Value, str]:
 
 def tightens(key: str, before: Value, value: Value) -> bool:
     """Whether an untrusted project may change `key` from the user's value `before` to `value`."""
-    match TIGHTENING.get(key):
-        case OnlyStricter(order):
-            return value in order and before in order and order.index(str(value)) > order.index(str(before))
-        case OnlyLower():
-            return isinstance(value, int | float) and (
-                before is None or (isinstance(before, int | float) and value < before)
-            )
-        case OnlyLonger():
-            return bool(value)
-        case None:
-            return False
+    allowed = TIGHTENING.get(key)
+    if allowed == "lower":
+        return isinstance(value, int | float) and (
+            before is None or (isinstance(before, int | float) and value < before)
+        )
+    if allowed is None or allowed == "longer":
+        return allowed is not None and bool(value)
+    return value in allowed and before in allowed and allowed.index(str(value)) > allowed.index(str(before))
