@@ -138,7 +138,7 @@ async def test_what_failed_is_tried_again_and_a_task_without_a_folder_is_of_the_
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, repository: Path
 ) -> None:
     (tmp_path / "tasks.jsonl").write_text('{"prompt": "read a.txt"}')
-    given = BatchOptions(tmp_path / "tasks.jsonl", tmp_path / "out.jsonl", words=("--yolo",), model="offline")
+    given = BatchOptions(tmp_path / "tasks.jsonl", tmp_path / "out.jsonl", words=("--yolo", "--model", "offline"))
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     monkeypatch.chdir(tmp_path)
     assert [each["error"]["kind"] for each in await run(given)] == ["worktree"]

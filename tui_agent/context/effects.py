@@ -313,6 +313,13 @@ class MemoryHost:
         """Carry out every effect of `steps`, and return their result."""
         return carry_out(steps, self)
 
+    def save(self, name: str, text: str, *, evicted: bool = True) -> Artifact:
+        """Save a text; equal texts are saved once, whatever their names."""
+        path = next((path for path, kept in self.texts.items() if kept == text), f"large_tool_results/{name}")
+        self.texts[path] = text
+        data = text.encode()
+        return Artifact(path, len(data), sha256(data).hexdigest(), evicted)
+
     def __call__(self, effect: Effect) -> Outcome:
         """Carry out one effect."""
         match effect:
@@ -324,10 +331,7 @@ class MemoryHost:
             case AskWriter():
                 return Refusal("there is no writer")
             case SaveText():
-                data = effect.text.encode()
-                path = f"large_tool_results/{effect.name}"
-                self.texts[path] = effect.text
-                return Artifact(path, len(data), sha256(data).hexdigest(), evicted=True)
+                return self.save(effect.name, effect.text)
             case ArchiveTurns():
                 path = f"conversation_history/{effect.thread}.md"
                 self.texts[path] = self.texts.get(path, "") + effect.text

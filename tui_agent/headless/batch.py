@@ -67,7 +67,6 @@ class BatchOptions(msgspec.Struct, frozen=True):
     results: Path
     jobs: int = 2
     max_usd: float | None = None
-    model: str = ""
     form: Format = "results"
     words: Sequence[str] = ()
 
@@ -208,8 +207,8 @@ class Batch:
     def _words(self, task: BatchTask, place: Path) -> list[str]:
         """What the task's process is started with; `place`: for a file of its schema."""
         words = ["-p", "--output-format", "json", *self.options.words]
-        if model := task.model or self.options.model:
-            words += ["--model", model]
+        if task.model:
+            words += ["--model", task.model]
         if task.max_usd is not None:
             words += ["--set", f"agent.max_session_cost_usd={task.max_usd}"]
         if isinstance(task.schema, str):

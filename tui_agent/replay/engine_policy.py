@@ -7,7 +7,6 @@ the usage of the simulated call, so that the engine measures sizes as it does in
 """
 
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import TypeVar
 
 import msgspec
@@ -20,7 +19,7 @@ from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.limits import Evicted, Uncut
 from tui_agent.context.requests import Prepared
 from tui_agent.conversation.blocks import Block, Text, ToolResult
-from tui_agent.conversation.entries import Artifact, Message, ModelSwitched, Usage
+from tui_agent.conversation.entries import Message, ModelSwitched, Usage
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.wire import write_opaque
 from tui_agent.models.pictures import halved
@@ -137,7 +136,7 @@ class EnginePolicy:
             if isinstance(block, ToolResult):
                 shortened = self.engine.shorten(block.text, paged=result.is_page)
                 if not isinstance(shortened, Uncut):
-                    artifact = self._save(block.call_id, block.text, evicted=isinstance(shortened, Evicted))
+                    artifact = self._memory.save(block.call_id, block.text, evicted=isinstance(shortened, Evicted))
                     entering = msgspec.structs.replace(block, text=shortened.text(artifact.path))
                     message = msgspec.structs.replace(message, blocks=(entering,), artifact=artifact)
         self.engine.extend([message])
@@ -153,8 +152,6 @@ class EnginePolicy:
 
     def _perform(self, effect: effects.Effect) -> effects.Outcome:
         match effect:
-            case effects.SaveText():
-                return self._save(effect.name, effect.text, evicted=True)
             case effects.ShrinkImages():
                 return effects.Shrunk(tuple(map(halved, effect.images)))
             case effects.WriteInBackground():
@@ -189,12 +186,6 @@ class EnginePolicy:
         self._now = now
         if not awaited:
             bill.written_meanwhile += bill.summary_tokens - before
-
-    def _save(self, name: str, text: str, *, evicted: bool) -> Artifact:
-        path = next((path for path, kept in self.texts.items() if kept == text), f"large_tool_results/{name}")
-        self.texts[path] = text
-        data = text.encode()
-        return Artifact(path, len(data), sha256(data).hexdigest(), evicted)
 
     def _ask(self, asked: effects.AskModel) -> effects.Answer:
         """Generate a text by rule, and bill it."""

@@ -17,7 +17,7 @@ from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.notes.front_matter import split_front_matter
-from tui_agent.tools.notes.skills import SKILL_FILE, SKILLS_FOLDER, SkillFolder
+from tui_agent.tools.notes.skills import SKILL_FILE, SKILLS_FOLDER, SkillFolder, signature_of
 
 MOST_FILES: Final = 200
 """The most files read in one folder."""
@@ -107,16 +107,7 @@ def style_text(extensions: tuple[ExtensionFolder, ...], name: str) -> str:
 def signature(extensions: tuple[ExtensionFolder, ...], *subfolders: str) -> tuple[object, ...]:
     """A value that changes whenever a file is added, removed or written. Cheap: reads no file."""
     files = (path for root in extensions for name in subfolders for _, path in _files(root, name))
-    return tuple(state(path) for path in files)
-
-
-def state(path: Path) -> tuple[object, ...]:
-    """A value that changes whenever the file does."""
-    try:
-        found = path.stat()
-    except OSError as error:
-        return (str(path), error.errno)
-    return (str(path), found.st_ino, found.st_size, found.st_mtime_ns)
+    return tuple(map(signature_of, files))
 
 
 def is_there(found: tuple[object, ...]) -> bool:

@@ -24,7 +24,6 @@ from tui_agent.agent.extensions.files import (
     named_files,
     signature,
     skill_folders,
-    state,
 )
 from tui_agent.regex import regex
 from tui_agent.settings.brought import hooks_in_front, hooks_written, plugin_hook_files
@@ -33,7 +32,7 @@ from tui_agent.text import error_text
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.rules import SHELL, Rule, catching_line
 from tui_agent.tools.gate.workspace import shown
-from tui_agent.tools.notes.skills import skill_files, skills_signature
+from tui_agent.tools.notes.skills import signature_of, skill_files, skills_signature
 
 Event: TypeAlias = Literal[
     "SessionStart",
@@ -245,10 +244,10 @@ def files_of(root: ExtensionFolder) -> tuple[Path, ...]:
     return tuple(root.folder / name for name in ((_OURS,) if root.kind == "own" else _SETTINGS))
 
 
-def signature_of(extensions: Sequence[ExtensionFolder]) -> tuple[object, ...]:
+def hooks_signature(extensions: Sequence[ExtensionFolder]) -> tuple[object, ...]:
     """A value that changes whenever one of the files does."""
     return (
-        *(state(file) for root in extensions for file in files_of(root)),
+        *(signature_of(file) for root in extensions for file in files_of(root)),
         *signature(tuple(extensions), AGENTS, COMMANDS),
         *skills_signature(each for root in extensions for each in skill_folders(root)),
     )

@@ -17,9 +17,9 @@ from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
-from tui_agent.agent.extensions.files import MOST_BYTES, ExtensionFolder, is_there, state
+from tui_agent.agent.extensions.files import MOST_BYTES, ExtensionFolder, is_there
 from tui_agent.agent.extensions.hook_calls import HookConnections, posted, used, verdict_of
-from tui_agent.agent.extensions.hook_files import Event, FoundHooks, Hook, read_hooks, signature_of
+from tui_agent.agent.extensions.hook_files import Event, FoundHooks, Hook, hooks_signature, read_hooks
 from tui_agent.agent.extensions.transcript import HookTranscript
 from tui_agent.conversation.blocks import ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Message
@@ -32,7 +32,7 @@ from tui_agent.system.regular import read_at_most
 from tui_agent.text import clean, error_text
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.rules import READ
-from tui_agent.tools.notes.skills import SKILL_FILE
+from tui_agent.tools.notes.skills import SKILL_FILE, signature_of
 
 MAX_CONTEXT_CHARS: Final = 10_000
 """The most characters of a hook's answer that reach the model."""
@@ -186,7 +186,7 @@ class Hooks:
 
     def look(self) -> FoundHooks:
         """The present hooks. Reads files: call it in a thread."""
-        seen = signature_of(self._extensions)
+        seen = hooks_signature(self._extensions)
         if seen != self._state:
             self._found, self._state = self._without_new(read_hooks(self._extensions)), seen
         return self._found
@@ -282,7 +282,9 @@ class Hooks:
         if facts is None or not matchers:
             return {}
         names = [name.strip() for matcher in matchers for name in matcher.split("|") if name.strip()]
-        return {path: state(path) for path in (*(facts.folder / name for name in names), *map(Path, self._watched))}
+        return {
+            path: signature_of(path) for path in (*(facts.folder / name for name in names), *map(Path, self._watched))
+        }
 
     async def _watch(self) -> None:
         """Run the hooks for files that have changed, until cancelled."""

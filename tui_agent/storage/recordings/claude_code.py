@@ -19,9 +19,8 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall
 from tui_agent.conversation.entries import NO_OUTCOME, Outcome, Usage
-from tui_agent.storage.recordings.fields import Json, blocks_of, picture, words
+from tui_agent.storage.recordings.fields import Json, block_of, blocks_of, words
 from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, RecordingReader, usage_of_uncached
 
 CLEARED: Final = "[Old tool result content cleared]"
@@ -89,7 +88,7 @@ class ClaudeCodeReader(RecordingReader):
             return
         message, time = record["message"], record["timestamp"].seconds
         content = message["content"]
-        blocks = blocks_of(content, _block)
+        blocks = blocks_of(content, block_of)
         if record["isCompactSummary"].flag:
             builder.compaction(number, words(blocks), time, kept=self._kept)
             self._kept = -1
@@ -102,7 +101,7 @@ class ClaudeCodeReader(RecordingReader):
             parts = content if isinstance(content.value, list) else ()
             results = [part for part in parts if part["type"].loose.text == "tool_result"]
             for part in results:
-                inner, failed = blocks_of(part["content"], _block), part["is_error"].flag
+                inner, failed = blocks_of(part["content"], block_of), part["is_error"].flag
                 alone = len(results) == 1
                 outcome = _outcome(words(inner), failed, record["toolUseResult"]) if alone else NO_OUTCOME
                 builder.result(number, part["tool_use_id"].text, inner, time, is_error=failed, outcome=outcome)
@@ -130,20 +129,6 @@ def _outcome(text: str, is_error: bool, ended: Json) -> Outcome:
     fields = ended.value if isinstance(ended.value, dict) else {}
     other = any(fields.get(name) for name in ("interrupted", "backgroundTaskId", "returnCodeInterpretation"))
     return Outcome(exit_code=0) if isinstance(fields.get("stdout"), str) and not other else NO_OUTCOME
-
-
-def _block(part: Json) -> Block | None:
-    match part["type"].text:
-        case "text":
-            return Text(part["text"].text)
-        case "thinking":
-            return Reasoning(part["thinking"].text)
-        case "tool_use":
-            return ToolCall(part["id"].text, part["name"].text, part["input"].arguments)
-        case "image":
-            return picture(part["source"]["media_type"].text, part["source"]["data"].text)
-        case _:
-            return None
 
 
 def abandoned(lines: Iterable[bytes]) -> frozenset[str]:

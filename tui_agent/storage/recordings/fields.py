@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from tui_agent.conversation.blocks import Block, Image, Text, valid_text
+from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, valid_text
 
 D = TypeVar("D")
 T = TypeVar("T")
@@ -114,6 +114,25 @@ def blocks_of(content: Json, read: Callable[[Json], Block | None]) -> list[Block
 
 def words(blocks: Iterable[Block], between: str = "\n") -> str:
     return between.join(block.text for block in blocks if isinstance(block, Text))
+
+
+def block_of(part: Json) -> Block | None:
+    """The block that a part of a message is, as Claude Code and pi write it; None for any other part."""
+    match part["type"].text:
+        case "text":
+            return Text(part["text"].text)
+        case "thinking":
+            return Reasoning(part["thinking"].text)
+        case "tool_use":
+            return ToolCall(part["id"].text, part["name"].text, part["input"].arguments)
+        case "toolCall":
+            return ToolCall(part["id"].text, part["name"].text, part["arguments"].arguments)
+        case "image" if source := part["source"]:
+            return picture(source["media_type"].text, source["data"].text)
+        case "image":
+            return picture(part["mimeType"].text, part["data"].text)
+        case _:
+            return None
 
 
 def picture(media_type: str, data: str) -> Image:

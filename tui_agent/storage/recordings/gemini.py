@@ -68,13 +68,13 @@ class GeminiReader(RecordingReader):
     def _add(self, number: int, message: Json) -> None:
         time, content, builder = message["timestamp"].seconds, message["content"], self.builder
         if message["type"].text == "user":
-            blocks = _blocks(content)
+            blocks = blocks_of(content, _block)
             if blocks or isinstance(content.value, str):
                 builder.user(number, blocks, time)
         elif message["type"].text == "gemini":
             calls = message["toolCalls"]
             thoughts = (f"**{each['subject'].text}**\n{each['description'].text}" for each in message["thoughts"])
-            blocks = [*map(Reasoning, thoughts), *_blocks(content)]
+            blocks = [*map(Reasoning, thoughts), *blocks_of(content, _block)]
             blocks += [ToolCall(call["id"].text, call["name"].text, call["args"].arguments) for call in calls]
             usage = builder.usage(number, message["tokens"], _used)
             builder.answer(number, blocks, time, model=message["model"].text, usage=usage)
@@ -83,7 +83,7 @@ class GeminiReader(RecordingReader):
                     self._result(number, call, time)
 
     def _result(self, number: int, call: Json, time: float) -> None:
-        blocks = _blocks(call["result"])
+        blocks = blocks_of(call["result"], _block)
         exit_code = _EXIT_CODE.search(words(blocks)) if call["name"].text == "run_shell_command" else None
         self.builder.result(
             number,
@@ -101,10 +101,6 @@ def _used(tokens: Json) -> Usage:
         return Usage()
     output = tokens["output"].count + thoughts
     return Usage(given + tokens["tool"].count, tokens["cached"].count, 0, output, thoughts)
-
-
-def _blocks(content: Json) -> list[Block]:
-    return blocks_of(content, _block)
 
 
 def _block(part: Json) -> Block:

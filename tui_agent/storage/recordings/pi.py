@@ -13,9 +13,8 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall
 from tui_agent.conversation.entries import NO_OUTCOME, Outcome, Usage, notice, user_shell
-from tui_agent.storage.recordings.fields import Json, blocks_of, picture, words
+from tui_agent.storage.recordings.fields import Json, block_of, blocks_of, words
 from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, RecordingReader, usage_of_uncached
 
 _EXIT_CODE: Final = re.compile(r"Command exited with code (\d{1,3})\s*\Z")
@@ -58,7 +57,7 @@ class PiReader(RecordingReader):
             case "branch_summary":
                 self._take_words(record["summary"].text, time)
             case "custom_message":
-                self._take_words(words(blocks_of(record["content"], _block)), time)
+                self._take_words(words(blocks_of(record["content"], block_of)), time)
             case _:
                 pass  # a header, a setting, a label, an extension's own data
         self._places[place] = builder.place
@@ -66,7 +65,7 @@ class PiReader(RecordingReader):
             self._places[name] = builder.place
 
     def _message(self, number: int, record: Json, time: float) -> None:
-        builder, blocks = self.builder, blocks_of(record["content"], _block)
+        builder, blocks = self.builder, blocks_of(record["content"], block_of)
         match record["role"].text:
             case "user":
                 builder.user(number, blocks, time)
@@ -123,17 +122,3 @@ def branch_left(lines: Iterable[bytes]) -> frozenset[str]:
         parent, before = links[place]
         place = parent if parent is None or parent in links else before
     return frozenset(links.keys() - kept)
-
-
-def _block(part: Json) -> Block | None:
-    match part["type"].text:
-        case "text":
-            return Text(part["text"].text)
-        case "thinking":
-            return Reasoning(part["thinking"].text)
-        case "toolCall":
-            return ToolCall(part["id"].text, part["name"].text, part["arguments"].arguments)
-        case "image":
-            return picture(part["mimeType"].text, part["data"].text)
-        case _:
-            return None
