@@ -366,12 +366,12 @@ def _agent_parser() -> _Parser:
     which = "continue this session, or choose one from a list; ID can be a session file of another agent"
     resume.add_argument("-r", "--resume", nargs="?", const="", metavar="ID", help=which)
     resume.add_argument("--fork", action="store_true", help="continue on a new branch; the existing one stays as it is")
-    _add_settings_flags(parser)
-    _add_access_flags(parser)
+    _add_session_flags(parser)
     return parser
 
 
-def _add_access_flags(parser: _Parser) -> None:
+def _add_session_flags(parser: _Parser) -> None:
+    _add_settings_flags(parser)
     access = parser.add_argument_group("access")
     access.add_argument(
         "--add-dir", action="append", default=[], metavar="DIR", help="treat this folder as part of the project"
@@ -430,8 +430,7 @@ def _batch_parser() -> _Parser:
         choices=("results", "swebench"),
         help="results with answer, patch and cost (default), or predictions for SWE-bench",
     )
-    _add_settings_flags(parser)
-    _add_access_flags(parser)
+    _add_session_flags(parser)
     return parser
 
 
@@ -531,8 +530,7 @@ def _exam_parser() -> _Parser:
 def _acp_parser() -> _Parser:
     parser = _new_parser("tui-agent acp", "[settings flags]")
     parser.description = "Connect to an editor over standard input and output (Agent Client Protocol; docs/editors.md)."
-    _add_settings_flags(parser)
-    _add_access_flags(parser)
+    _add_session_flags(parser)
     parser.add_argument(
         "--unattended",
         action="store_true",
@@ -551,8 +549,7 @@ def _web_parser() -> _Parser:
         metavar="ADDRESS",
         help=f"what to listen on (default: {LOOPBACK}, this machine alone)",
     )
-    _add_settings_flags(parser)
-    _add_access_flags(parser)
+    _add_session_flags(parser)
     return parser
 
 
