@@ -1,8 +1,7 @@
 """`tui-agent import`: takes the settings of another agent over into the user's settings file.
 
 Supported are Claude Code, codex and Gemini CLI: the model, MCP servers, permission rules and the user's own
-instructions. What cannot be taken over
-is listed with the reason. The other agent's files are only read.
+instructions. What cannot be taken over is listed with the reason. The other agent's files are only read.
 """
 
 import re
@@ -181,10 +180,9 @@ def _brought(agent: OtherAgent, user_home: Path, home: Path, project: Path, sett
     rules = {kind: tuple(_rules(document, kind, settings, left)) for kind in _LISTS}
     left += [f"{one_line(key, 80)}: {_ELSEWHERE.get(key, NOT_HERE)}" for key in _others(document)]
     said = ["CLAUDE.md, AGENTS.md and GEMINI.md of a trusted project are read where they are."]
-    memory: Path | None = user_home / agent.memory
-    if memory is not None and memory.is_file() and (home / OWN_INSTRUCTIONS).exists():
+    memory = user_home / agent.memory if (user_home / agent.memory).is_file() else None
+    if memory is not None and (home / OWN_INSTRUCTIONS).exists():
         left.append(f"~/{agent.memory}: you have instructions of your own in {short_path(home / OWN_INSTRUCTIONS)}")
-    if memory is None or not memory.is_file() or (home / OWN_INSTRUCTIONS).exists():
         memory = None
     if not document and not listed and not left:
         said.insert(0, f"{path}: there is no such file, or nothing in it.")

@@ -327,12 +327,9 @@ def listing(plugin: Plugin) -> list[str]:
     ):
         lines += [f"  {what}: {', '.join(names)}"] if names else []
     hooks = read_hooks((root,))
-    for hook in hooks.hooks:
-        lines.append(f"  hook on {hook.event}{f' ({hook.matcher})' if hook.matcher else ''} {hook.does}")
-    for scoped in hooks.scoped:
-        for hook in scoped.hooks:
-            calls = f" ({hook.matcher})" if hook.matcher else ""
-            lines.append(f"  hook on {hook.event}{calls} {scoped.when} {hook.does}")
+    scoped = ((hook, f" {each.when}") for each in hooks.scoped for hook in each.hooks)
+    for hook, when in (*((hook, "") for hook in hooks.hooks), *scoped):
+        lines.append(f"  hook on {hook.event}{f' ({hook.matcher})' if hook.matcher else ''}{when} {hook.does}")
     lines += [f"  server {each}" for each in plugin_starts(plugin.folder)]
     lines += [f"  problem: {each}" for each in hooks.problems]
     lines += [f"  not used: {each}" for each in dict.fromkeys((*plugin.unused, *_unused(about)))]

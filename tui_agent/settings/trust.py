@@ -147,12 +147,11 @@ def _read(path: Path) -> _Answers:
 def _write(path: Path, answers: _Answers) -> None:
     from json import dumps
 
-    from tui_agent.system.durable import make_private_folder, write_file
+    from tui_agent.system.durable import write_file
 
     # ASCII escapes preserve folder names that are not valid UTF-8.
     text = dumps(structs.asdict(answers), indent=2) + "\n"
     try:
-        make_private_folder(path.parent)
         write_file(path, text.encode())
     except OSError as error:
         raise TrustError(f"{path}: cannot be written: {error.strerror}") from None
