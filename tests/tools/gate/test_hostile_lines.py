@@ -463,3 +463,19 @@ def test_the_whole_table_through_the_gate_for_real(tmp_path: Path) -> None:
                 ran += 1
         assert not harm(root, before), rule
     assert ran >= len(RULES) * len(HARMLESS) // 2
+
+
+@pytest.mark.parametrize("way", ["/proc/self/cwd/x", "pl", "../../pl", "pl/../x", "/proc/thread-self/cwd/x", "pl*"])
+def test_what_each_process_finds_elsewhere_is_not_read_unasked(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = hostile_tree(tmp_path)
+    (root / "x").mkdir()
+    (root / "x/secret.txt").touch()
+    (root / "src/deep/x").symlink_to("../../../outside")
+    for place in (root, root / "src/deep"):
+        (place / "pl").symlink_to("/proc/self/cwd/x")
+    monkeypatch.chdir(root)
+    line = f"cd src/deep && cat {way}/secret.txt"
+    assert judge("cat x/secret.txt", (), Workspace(root), reading_passes=True).outcome == "allow"
+    assert judge(line, (), Workspace(root), reading_passes=True).outcome == "ask"

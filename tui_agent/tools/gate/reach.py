@@ -24,6 +24,8 @@ MAX_PARTS: Final = 400
 """The most path parts that are looked up for one line."""
 MAX_ENTRIES: Final = 1_000
 """The most folder entries that the patterns of one line are matched against."""
+_MOST_LINKS: Final = 40
+"""The most links that the kernel follows on the way to a file."""
 
 
 class NotAllowed(Exception):
@@ -103,8 +105,11 @@ class LinePaths:
         self._parts += text.count("/") + 1
         if self._parts > MAX_PARTS:
             raise NotAllowed("it names more paths than are looked up")
+        place = os.path.join(self.folder, text)  # noqa: PTH118 - as the kernel reads it
         try:
-            return Path(os.path.realpath(os.path.join(self.folder, text)))  # noqa: PTH118 - as the kernel reads it
+            if not _is_same_to_all(place):
+                raise NotAllowed(f"`{shown(text, 200)}` leads elsewhere for each process")
+            return Path(os.path.realpath(place))
         except (OSError, ValueError):
             raise NotAllowed(f"`{shown(text, 200)}` cannot be looked up") from None
 
@@ -138,3 +143,24 @@ class LinePaths:
                 wanted = entry.is_symlink() or (more and entry.is_dir())
                 if wanted and matches(part, entry.name):
                     yield folder / entry.name
+
+
+def _is_same_to_all(path: str) -> bool:
+    """Whether the way to an absolute path does not lead through ``/proc``, where links such as ``self/cwd`` mean to a
+    command other files than to this program.
+    """
+    place, links, parts = "", 0, path.split("/")[::-1]
+    while parts and place != "/proc" and links <= _MOST_LINKS:
+        part = parts.pop()
+        if part == "..":
+            place = place.rpartition("/")[0]
+        elif part not in {"", "."}:
+            try:
+                target = os.readlink(f"{place}/{part}")
+            except OSError:
+                place = f"{place}/{part}"
+                continue
+            links += 1
+            place = "" if target.startswith("/") else place
+            parts += target.split("/")[::-1]
+    return place != "/proc" and links <= _MOST_LINKS
