@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -142,14 +143,16 @@ def test_a_watched_folder_is_quiet_until_something_changes(tmp_path: Path) -> No
     (tmp_path / "a").write_text("")
     descriptor = os.open(tmp_path, os.O_RDONLY)
     try:
-        watched.add(descriptor)
+        watched.add(descriptor, "pack")
     finally:
         os.close(descriptor)
     assert watched.is_quiet()
     (tmp_path / "a").read_text()
     assert watched.is_quiet()
+    (tmp_path / "a").write_text("x")
+    assert not watched.is_quiet()
+    assert watched.take_written() == frozenset({"pack/a"})
     for change in (
-        lambda: (tmp_path / "a").write_text("x"),
         lambda: (tmp_path / "a").chmod(0o600),
         lambda: os.utime(tmp_path / "a"),
         lambda: (tmp_path / "a").rename(tmp_path / "b"),
@@ -158,9 +161,38 @@ def test_a_watched_folder_is_quiet_until_something_changes(tmp_path: Path) -> No
     ):
         change()
         assert not watched.is_quiet()
+        assert watched.take_written() == frozenset()
         assert watched.is_quiet()
     watched.close()
     assert not watched.is_quiet()
+    assert watched.take_written() is None
+
+
+WRITING = """
+import mmap, sys
+for path in sys.argv[1:]:
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+        memory[0]
+        memory[0:1] = b"X"
+"""
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="a file system in memory is needed")
+@pytest.mark.parametrize("names", [["a.txt"], ["pack/deep/c.txt", "a.txt"]])
+@pytest.mark.parametrize("is_watched", [True, False])
+async def test_what_is_written_through_memory_is_found(names: list[str], is_watched: bool) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        project = Project(Path(folder))
+        if not is_watched:
+            project.tree._watched.close()
+        await project.settle()
+        await project.settle()
+        times = [(project.root / name).stat().st_ctime_ns for name in names]
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITING, *names, cwd=project.root)
+        assert await process.wait() == 0
+        assert times == [(project.root / name).stat().st_ctime_ns for name in names]  # so they prove nothing
+        assert await project.changed() == dict.fromkeys(names, "file, file")
+        project.tree.close()
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux has it")
@@ -168,7 +200,7 @@ def test_where_another_machine_may_change_things_nothing_is_ever_quiet(tmp_path:
     watched = Watched()
     for folder in (tmp_path, Path("/proc"), tmp_path):
         descriptor = os.open(folder, os.O_RDONLY)
-        watched.add(descriptor)
+        watched.add(descriptor, "")
         os.close(descriptor)
         assert watched.is_quiet() == (folder == tmp_path and not watched._ended)
     assert watched._ended

@@ -10,6 +10,7 @@ not ignored again only where it is not sure whether a new name is, or a file tha
 """
 
 import asyncio
+import math
 import os
 import stat
 import time
@@ -28,7 +29,7 @@ from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.git_index import GitIndex, content_name
 from tui_agent.tools.files.ignore_rules import IGNORE_FILES, IgnoreRules, read_rules
 from tui_agent.tools.files.states import ABSENT, Stamp, look_in
-from tui_agent.tools.files.watched import Watched
+from tui_agent.tools.files.watched import Watched, is_in_memory
 from tui_agent.tools.ripgrep import search
 
 MAX_CHANGES: Final = 5_000
@@ -219,7 +220,6 @@ class Tree:
     async def _look(self, known: _Look | None) -> _Look:
         """Raises `_Gap`."""
         deadline = time.monotonic() + self._limits.seconds
-        self._watched.is_quiet()  # what has happened so far is seen by this look
         try:
             if known is not None and known.whole:
                 walk = _Walk(self, known, known.listed, deadline, fresh=False)
@@ -317,6 +317,8 @@ class _Walk:
     def __init__(self, tree: Tree, known: _Look | None, listed: list[str], deadline: float, *, fresh: bool) -> None:
         self._tree = tree
         self._is_first = known is None
+        self._written: frozenset[str] = frozenset()
+        self._most_names = math.inf
         self._known = known if known is not None else _Look({}, {}, {}, [], {}, _Wanted({}, {}, set()), whole=False)
         self._deadline = deadline
         self._git_names = tree._git.names()
@@ -341,6 +343,10 @@ class _Walk:
         self._others: list[str] = []
         descriptor = os.open(self._tree.root, _FOLDER_FLAGS)
         try:
+            written = self._tree._watched.take_written()  # what has happened so far is seen by this look
+            self._written |= written or frozenset()
+            # Where times need not change with the content, one name of several tells nothing of the others.
+            self._most_names = (1 if written is not None else 0) if is_in_memory(descriptor) else math.inf
             self._folder(descriptor, "")
             self._names_of_others(descriptor)
         finally:
@@ -393,6 +399,8 @@ class _Walk:
     def _files(self, descriptor: int, files: Iterable[tuple[str, str]]) -> None:
         """Look at files in an open folder: their names in it, with their paths."""
         known, found, excluded = self._known.files, self._look.files, self._tree._excluded
+        written, most_names = self._written, self._most_names
+        trusts_all = not written and most_names == math.inf
         for name, place in files:
             if place in found:
                 continue
@@ -402,7 +410,12 @@ class _Walk:
                 continue
             stamp = (now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_ino, now.st_mode)
             old = known.get(place)
-            if old is not None and old.stamp == stamp and old.is_certain:
+            if (
+                old is not None
+                and old.stamp == stamp
+                and old.is_certain
+                and (trusts_all or (place not in written and now.st_nlink <= most_names))
+            ):
                 found[place] = old
             elif stat.S_IFMT(now.st_mode) in {stat.S_IFREG, stat.S_IFLNK} and not (
                 excluded and self._tree.is_excluded(place)
@@ -417,7 +430,7 @@ class _Walk:
         stamp: tuple[int, ...] = (found.st_ctime_ns, found.st_mtime_ns, found.st_ino)
         known = self._known.folders.get(path)
         if known is None or known.stamp != stamp:
-            self._tree._watched.add(descriptor)
+            self._tree._watched.add(descriptor, path)
             if time.time_ns() - found.st_ctime_ns < _RACY_NS:
                 stamp = (0, 0, found.st_ino)
             with os.scandir(descriptor) as entries:

@@ -156,7 +156,7 @@ def _is_same_to_all(path: str) -> bool:
             place = place.rpartition("/")[0]
         elif part not in {"", "."}:
             try:
-                target = os.readlink(f"{place}/{part}")
+                target = os.readlink(f"{place}/{part}")  # noqa: PTH115 - done for every part
             except OSError:
                 place = f"{place}/{part}"
                 continue
