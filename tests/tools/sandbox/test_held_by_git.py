@@ -1,7 +1,11 @@
 """What a command stages, commits or stashes of guarded files is found, however it came there."""
 
+import os
 import shutil
 import subprocess
+import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -141,3 +145,28 @@ def test_what_settings_name_and_what_cannot_be_followed(project: Path) -> None:
     broken = f"printf '{commit}' 1 | git hash-object -w -t commit --literally --stdin"
     assert found_after(project, f"git update-ref refs/heads/new $({broken})") == [str(project / ".git")]
     assert found_after(project, f"{EVIL}; git replace main:.envrc $B; git pack-refs --all") == [str(project / ".git")]
+
+
+THROUGH_MEMORY = """
+import mmap, sys
+with open(sys.argv[1], "r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+    memory[0]
+    memory[:40] = sys.argv[2].encode()
+"""
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="a file system in memory is needed")
+def test_a_branch_that_is_written_through_memory_is_found_where_that_changes_no_times(made: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        project = Path(shutil.copytree(made, Path(folder) / "project"))
+        time.sleep(0.05)
+        git = str(project / ".git")
+        before = state_of(git, None)
+        assert state_of(git, before) is before
+        tree = f"{EVIL}; T=$(printf '100644 blob %s\\t.envrc\\n' $B | git mktree); git commit-tree -p HEAD -m c $T"
+        made_there = subprocess.run(["sh", "-ec", tree], cwd=project, check=True, capture_output=True, text=True)
+        branch = project / ".git/refs/heads/old"
+        times = branch.stat().st_ctime_ns
+        subprocess.run([sys.executable, "-c", THROUGH_MEMORY, branch, made_there.stdout.strip()], check=True)
+        assert branch.stat().st_ctime_ns == times
+        assert [change.title.partition(" ")[0] for change in held_since(git, before, ())] == [".envrc"]

@@ -91,14 +91,15 @@ class Watched:
         self.close()
 
 
-def is_in_memory(folder: int) -> bool:
-    """Whether a file in the folder of a descriptor may be written without a change of its times."""
+def is_in_memory(folder: int | str) -> bool:
+    """Whether a file in a folder, a path or a descriptor, may be written without a change of its times."""
     return sys.platform.startswith("linux") and _kind_of(folder) in _IN_MEMORY
 
 
-def _kind_of(folder: int) -> int:
+def _kind_of(folder: int | str) -> int:
     found = ctypes.create_string_buffer(256)
-    _libc().fstatfs(folder, found)  # which leaves zeros if it fails
+    # Both leave zeros if they fail.
+    _libc().statfs(os.fsencode(folder), found) if isinstance(folder, str) else _libc().fstatfs(folder, found)
     return ctypes.c_long.from_buffer(found).value & 0xFFFF_FFFF
 
 

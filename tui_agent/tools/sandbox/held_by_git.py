@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ from tui_agent.system.programs import find_program, search_path
 from tui_agent.system.regular import read_bytes, read_text
 from tui_agent.tools.base import Change
 from tui_agent.tools.files.git_index import ISOLATED, content_name
+from tui_agent.tools.files.watched import is_in_memory
 from tui_agent.tools.gate.guarded import GUARDED_PARENTS, folded, is_guarded_name
 from tui_agent.tools.gate.patterns import words
 from tui_agent.visible import visible_line
@@ -81,12 +83,15 @@ def _stamps(repository: str) -> Iterator[tuple[str, int, int, int]]:
                     files.append(entry.path)
                 elif entry.is_dir(follow_symlinks=False) and (place != repository or entry.name not in _STORES):
                     waiting.append(entry.path)
+    in_memory = is_in_memory(repository)
     for path in files:
         with suppress(OSError):
             found = os.lstat(path)
             now = time.time_ns()
             # It may change again within the same tick of the clock.
             changed = now if now - found.st_ctime_ns < _RACY_NS else found.st_ctime_ns
+            if in_memory and changed != now:
+                changed = int(sha256(read_bytes(path, _MAX_BYTES)).hexdigest(), 16)
             yield path, changed, found.st_ino, found.st_size
 
 
