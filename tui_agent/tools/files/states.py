@@ -14,6 +14,10 @@ from tui_agent.tools.files.confined import folder_of
 MAX_HASHED: Final = 256_000_000
 """Bytes of the largest file that is hashed."""
 
+RACY_NS: Final = 20_000_000
+"""Nanoseconds. A file may change twice within one tick of the file system's clock, so a stamp this recent proves
+nothing."""
+
 UNREADABLE: Final = FileState(kind="other")
 ABSENT: Final = FileState()
 

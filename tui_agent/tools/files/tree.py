@@ -28,16 +28,13 @@ from tui_agent.system.durable import in_thread
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.git_index import GitIndex, content_name
 from tui_agent.tools.files.ignore_rules import IGNORE_FILES, IgnoreRules, read_rules
-from tui_agent.tools.files.states import ABSENT, Stamp, look_in
+from tui_agent.tools.files.states import ABSENT, RACY_NS, Stamp, look_in
 from tui_agent.tools.files.watched import Watched, is_in_memory
 from tui_agent.tools.ripgrep import search
 
 MAX_CHANGES: Final = 5_000
 """The most changed files that are recorded for one command."""
 
-_RACY_NS: Final = 20_000_000
-"""Nanoseconds. A file may change twice within one tick of the file system's clock, so a stamp this recent proves
-nothing."""
 _NAMES_LOOKED_AT: Final = 5_000
 """The most names that are read in folders without listed files."""
 _LISTED = ("--files", "--null", "--hidden", "--no-require-git", "--glob=!.git", "--no-messages", "--color=never")
@@ -431,7 +428,7 @@ class _Walk:
         known = self._known.folders.get(path)
         if known is None or known.stamp != stamp:
             self._tree._watched.add(descriptor, path)
-            if time.time_ns() - found.st_ctime_ns < _RACY_NS:
+            if time.time_ns() - found.st_ctime_ns < RACY_NS:
                 stamp = (0, 0, found.st_ino)
             with os.scandir(descriptor) as entries:
                 every = list(entries)
@@ -525,7 +522,7 @@ class _Walk:
         with suppress(OSError):
             found = os.stat(name, dir_fd=folder)
             stamp = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
-            self._look.ignoring[path] = stamp if time.time_ns() - found.st_ctime_ns > _RACY_NS else ()
+            self._look.ignoring[path] = stamp if time.time_ns() - found.st_ctime_ns > RACY_NS else ()
 
     def _ignoring_outside(self) -> None:
         for folder in self._tree.root.parents:
@@ -534,7 +531,7 @@ class _Walk:
 
     def _read(self, descriptor: int, path: str, name: str, stamp: Stamp, now: int, old: _Known | None) -> _Known:
         limits = self._tree._limits
-        is_certain = max(stamp.mtime_ns, stamp.ctime_ns) < now - _RACY_NS
+        is_certain = max(stamp.mtime_ns, stamp.ctime_ns) < now - RACY_NS
         unknown = FileState("file", stat.S_IMODE(stamp.mode), stamp.size)
         too_large = f"it is larger than {limits.file_bytes:,} bytes"
         if time.monotonic() > self._deadline:
@@ -545,7 +542,7 @@ class _Walk:
         seen = look_in(descriptor, name, limits.file_bytes)
         if seen.stamp is not None:
             stamp = seen.stamp
-            is_certain = max(stamp.mtime_ns, stamp.ctime_ns) < now - _RACY_NS
+            is_certain = max(stamp.mtime_ns, stamp.ctime_ns) < now - RACY_NS
         if seen.content is None:
             why = too_large if seen.state.kind == "file" else "it cannot be read"
             return _Known(stamp, is_certain, seen.state, unread=why)

@@ -244,7 +244,7 @@ class PermissionGate:
             passed = _outside(accesses) if stopped else accesses
             return Verdict(True, f"A hook of yours allows it: {trusted}", "hook", accesses=passed)
         preview = await asyncio.to_thread(tool.preview, call.arguments, self._workspace)
-        readable = (self.passes(READ, msgspec.structs.replace(access, effect="read")) for access in accesses)
+        readable = (self.passes(READ, structs.replace(access, effect="read")) for access in accesses)
         if preview.failure and all(readable):
             # There is nothing to decide. The failure quotes the file, so it must be one the model may read unasked.
             raise ToolFailure(*preview.failure)
@@ -262,7 +262,7 @@ class PermissionGate:
                 name,
                 call.arguments,
                 accesses,
-                msgspec.structs.replace(preview, changes=(*preview.changes, *decided.seen.changes)),
+                structs.replace(preview, changes=(*preview.changes, *decided.seen.changes)),
                 decided.reason,
                 tuple(map(self._said, rules)),
                 outside=bool(stopped),
@@ -349,7 +349,7 @@ class PermissionGate:
 
     def granting(self, tool: str) -> tuple[Rule, ...]:
         """The allow rules about `tool`, of the settings, remembered, and for this session."""
-        return _about((*self._allow, *self._kept), tool)
+        return tuple(rule for rule in (*self._allow, *self._kept) if rule.names(tool))
 
     def rules(self) -> tuple[GrantedRule, ...]:
         """Every rule in force; first those that can be taken back."""
@@ -386,7 +386,7 @@ class PermissionGate:
     def _decide(self, tool: str, accesses: tuple[Access, ...], stopped: str, gap: str) -> Verdict | _Question:
         for access in accesses:
             if denial := self._denied(tool, access):
-                return msgspec.structs.replace(denial, accesses=accesses)
+                return structs.replace(denial, accesses=accesses)
         if self.mode == "plan" and any(self._changes(tool, access) for access in accesses):
             return Verdict(False, "Plan mode is read-only.", "mode", _PLAN_ADVICE, accesses=accesses)
         if self.mode == "allow":
@@ -415,7 +415,7 @@ class PermissionGate:
                         return _Question(seen.reason, by_rule=True, seen=self._seen(tool, accesses, "outside"))
                     self._accept(seen)
                 granted = judged.rule or granted
-                allowed.append(msgspec.structs.replace(access, outside=judged.outside))
+                allowed.append(structs.replace(access, outside=judged.outside))
                 continue
             allowed.append(access)
             reason = self._reason(access)
@@ -444,7 +444,7 @@ class PermissionGate:
         judged = judge(access.target, self.granting(tool), self._workspace, reading_passes=reading)
         if confined:
             # What is confined is not bound to what it runs first.
-            judged = msgspec.structs.replace(judged, steps=())
+            judged = structs.replace(judged, steps=())
         if not gap or judged.outcome == "allow":
             return judged
         accepted = next((rule for rule in (*self._allow, *self._kept) if rule.tool == UNRECORDED), None)
@@ -521,7 +521,7 @@ class PermissionGate:
         """What a rule allows, in words; where it is bound to is seen from the folder of the session."""
         folder, root = rule.folder, str(self._workspace.root)
         folder = "" if folder == root else folder.removeprefix(f"{root}/")
-        return msgspec.structs.replace(rule, folder=folder).said
+        return structs.replace(rule, folder=folder).said
 
     def _remember(self, rules: tuple[Rule, ...]) -> str:
         if self._remembered is None:
@@ -544,10 +544,6 @@ def _limiting(rules: Iterable[Rule], tool: str, access: Access) -> tuple[Rule, .
     return tuple(rule for rule in rules if rule.names(named) or (named == SEARCH and rule.names(READ)))
 
 
-def _about(rules: Iterable[Rule], tool: str) -> tuple[Rule, ...]:
-    return tuple(rule for rule in rules if rule.names(tool))
-
-
 def _caught(rules: tuple[Rule, ...], access: Access, workspace: WorkspaceView) -> Rule | None:
     if not rules:
         return None
@@ -558,7 +554,7 @@ def _caught(rules: tuple[Rule, ...], access: Access, workspace: WorkspaceView) -
 
 def _outside(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
     """The same accesses, with commands marked to run outside the sandbox."""
-    return tuple(msgspec.structs.replace(access, outside=access.effect == "run") for access in accesses)
+    return tuple(structs.replace(access, outside=access.effect == "run") for access in accesses)
 
 
 def _accesses(tool: Tool, call: ToolCall, workspace: WorkspaceView) -> tuple[Access, ...]:

@@ -42,6 +42,7 @@ RUNS_OTHERS: Final = table(
     "unshare nsenter strace ltrace script start-stop-daemon systemd-run"
 )
 """Programs that run their arguments."""
+_VERBS: Final = {"edit_file": "edit", "write_file": "write", "read_file": "read", "list_dir": "list"}
 
 
 class RuleError(Exception):
@@ -59,7 +60,8 @@ class CommandPrefix(msgspec.Struct, frozen=True):
         size = len(self.words)
         if len(command.words) < size or (len(command.words) > size and not self.more):
             return False
-        return all(_same(mine, its) for mine, its in zip(self.words, command.words, strict=False))
+        pairs = zip(self.words, command.words, strict=False)
+        return all(mine.text == its.text and bool(mine.glob) == bool(its.glob) for mine, its in pairs)
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -90,12 +92,32 @@ class Rule(msgspec.Struct, frozen=True):
     @property
     def said(self) -> str:
         """What the rule allows, in words."""
-        return _said(self)
+        verb, pattern = _VERBS.get(self.tool, ""), self.pattern
+        if self.tool == UNRECORDED:
+            return "every command in the sandbox, although what it changes here cannot be undone"
+        if self.tool == OUTSIDE:
+            return f"outside the sandbox: {Rule(SHELL, pattern, self.folder).said}"
+        if self.tool == SHELL:
+            if not pattern:
+                return "every command"
+            if self.prefix is None or self.is_idle:
+                return f"nothing: {pattern} is too wide"
+            if self.prefix.more:
+                return f"{pattern[:-2]} with anything that is known to be harmless"
+            return f"the command {pattern}" + (f" in {self.folder}" if self.folder else "")
+        if not verb:
+            return self.text if pattern else f"every call of {self.tool}"
+        if pattern in {"", "*"}:
+            return f"every {verb} in this project" if pattern else f"every {verb}, also outside this project"
+        return f"every {verb} in {pattern[:-1]}" if pattern.endswith("/*") else f"every {verb} of {pattern}"
 
     @property
     def limits(self) -> str:
         """What the rule refuses or asks about, in words: unlike one that allows something, it is never too wide."""
-        return _limited(self)
+        if self.tool != SHELL or not self.pattern:
+            return self.said
+        words, more = _forbidden(self.pattern)
+        return f"the command {' '.join(words)}" + (" with any arguments" if more else "")
 
     def names(self, tool: str) -> bool:
         """Whether the rule is about this tool."""
@@ -264,39 +286,3 @@ def _prefix(pattern: str) -> CommandPrefix | None:
         return None
     more = len(words) > 1 and words[-1].raw == "*"
     return CommandPrefix(words[:-1] if more else words, more)
-
-
-def _same(mine: Word, its: Word) -> bool:
-    return mine.text == its.text and bool(mine.glob) == bool(its.glob)
-
-
-def _limited(rule: Rule) -> str:
-    if rule.tool != SHELL or not rule.pattern:
-        return _said(rule)
-    words, more = _forbidden(rule.pattern)
-    return f"the command {' '.join(words)}" + (" with any arguments" if more else "")
-
-
-_WRITES = {"edit_file": "edit", "write_file": "write", "read_file": "read", "list_dir": "list"}
-
-
-def _said(rule: Rule) -> str:
-    verb = _WRITES.get(rule.tool, "")
-    if rule.tool == UNRECORDED:
-        return "every command in the sandbox, although what it changes here cannot be undone"
-    if rule.tool == OUTSIDE:
-        return f"outside the sandbox: {Rule(SHELL, rule.pattern, rule.folder).said}"
-    if rule.tool == SHELL:
-        if not rule.pattern:
-            return "every command"
-        prefix = rule.prefix
-        if prefix is None or rule.is_idle:
-            return f"nothing: {rule.pattern} is too wide"
-        if not prefix.more:
-            return f"the command {rule.pattern}" + (f" in {rule.folder}" if rule.folder else "")
-        return f"{rule.pattern[:-2]} with anything that is known to be harmless"
-    if rule.pattern in {"", "*"} and verb:
-        return f"every {verb} in this project" if rule.pattern else f"every {verb}, also outside this project"
-    if not verb:
-        return rule.text if rule.pattern else f"every call of {rule.tool}"
-    return f"every {verb} in {rule.pattern[:-1]}" if rule.pattern.endswith("/*") else f"every {verb} of {rule.pattern}"

@@ -15,6 +15,7 @@ import msgspec
 from typing_extensions import override
 
 from tui_agent.system.regular import read_text
+from tui_agent.tools.files.states import RACY_NS
 from tui_agent.tools.gate.guarded import GUARDED_PARENTS, folded, guards, guards_in
 from tui_agent.tools.gate.patterns import words
 from tui_agent.tools.gate.repository import git_folders, named_by, orders_in
@@ -41,7 +42,6 @@ _READ_EVERYWHERE: Final = frozenset({".gitignore", ".gitattributes", ".ignore", 
 _REPOSITORY: Final = {"HEAD", "objects", "refs"}
 _OF_GIT: Final = frozenset({"objects", "refs", "logs", "lfs", "info", "worktrees", "hooks"})
 """Folders of a git folder in which no repository lies."""
-_RACY_NS: Final = 20_000_000
 
 
 _Within: TypeAlias = Literal["project", "installed", "git", "git's own"]
@@ -195,7 +195,7 @@ class Finder:
         old = self._known.get(place)
         if old is not None and old.stamp == stamp:
             return old
-        if time.time_ns() - status.st_ctime_ns < _RACY_NS:
+        if time.time_ns() - status.st_ctime_ns < RACY_NS:
             stamp = (0, 0)  # it may change again within the same tick of the clock
         guarded: list[str] = []
         folders: list[str] = []

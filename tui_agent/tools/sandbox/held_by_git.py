@@ -21,6 +21,7 @@ from tui_agent.system.programs import find_program, search_path
 from tui_agent.system.regular import read_bytes, read_text
 from tui_agent.tools.base import Change
 from tui_agent.tools.files.git_index import ISOLATED, content_name
+from tui_agent.tools.files.states import RACY_NS
 from tui_agent.tools.files.watched import is_in_memory
 from tui_agent.tools.gate.guarded import GUARDED_PARENTS, folded, is_guarded_name
 from tui_agent.tools.gate.patterns import words
@@ -28,7 +29,6 @@ from tui_agent.visible import visible_line
 
 MAX_COMMITS: Final = 1_000
 _GIT_S: Final = 10.0
-_RACY_NS: Final = 20_000_000
 _MAX_BYTES: Final = 32_000_000
 _STORES: Final = words("objects lfs modules hooks annex svn logs")
 """Folders of a git folder that are not looked into: no references lie there, or too many files do."""
@@ -89,7 +89,7 @@ def _stamps(repository: str) -> Iterator[tuple[str, int, int, int]]:
             found = os.lstat(path)
             now = time.time_ns()
             # It may change again within the same tick of the clock.
-            changed = now if now - found.st_ctime_ns < _RACY_NS else found.st_ctime_ns
+            changed = now if now - found.st_ctime_ns < RACY_NS else found.st_ctime_ns
             if in_memory and changed != now:
                 changed = int(sha256(read_bytes(path, _MAX_BYTES)).hexdigest(), 16)
             yield path, changed, found.st_ino, found.st_size

@@ -11,6 +11,7 @@ import stat
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from tui_agent.tools.sandbox import kernel
@@ -63,34 +64,29 @@ class Rules:
 
     def __init__(self) -> None:
         self._kept = -1
-        self._of: ReachableFolders | None = None
-        self._on_the_way: frozenset[str] = frozenset()
-        self._numbers: list[tuple[int, ...]] = []
+        self._of: tuple[ReachableFolders, list[tuple[int, ...]]] | None = None
 
     def of(self, parts: ReachableFolders) -> int:
         """A descriptor of rules for these parts, valid until this is called again. Raises OSError."""
-        places = (*parts.readonly, *parts.writable)
-        if self._of == parts:
-            if self._numbered(parts) == self._numbers and () not in self._numbers:
-                return self._kept
-        else:
-            self._on_the_way = frozenset(step for place in places for step in _steps(place, parts.hidden))
+        places, on_the_way = (*parts.readonly, *parts.writable), _on_the_way(parts)
+        numbers = [number(path, listed=path in on_the_way) for path in (*places, parts.temporary, *on_the_way)]
+        if self._of == (parts, numbers) and () not in numbers:
+            return self._kept
         if self._kept >= 0:
             os.close(self._kept)
             self._kept, self._of = -1, None
-        # Looked at before the rules are made: what is replaced in between is noticed the next time.
-        self._numbers = self._numbered(parts)
         # Landlock itself hides of other processes what only a debugger may see, but not their command lines.
         readable = [*(path for place in parts.readonly for path in paths_around(place, parts.hidden)), "/proc"]
         writable = [path for folder in parts.writable for path in paths_around(folder, parts.hidden)]
         writable.append(parts.temporary)
         self._kept = ruleset(readable, writable, parts.version, listed=places, network=parts.network)
-        self._of = parts
+        self._of = (parts, numbers)
         return self._kept
 
-    def _numbered(self, parts: ReachableFolders) -> list[tuple[int, ...]]:
-        places = (*parts.readonly, *parts.writable)
-        return [number(path, listed=path in self._on_the_way) for path in (*places, parts.temporary, *self._on_the_way)]
+
+@lru_cache(maxsize=4)
+def _on_the_way(parts: ReachableFolders) -> frozenset[str]:
+    return frozenset(step for place in (*parts.readonly, *parts.writable) for step in _steps(place, parts.hidden))
 
 
 def number(path: str, *, listed: bool = False) -> tuple[int, ...]:

@@ -32,6 +32,7 @@ from tui_agent.tools.sandbox.guarded import MAX_LIMITED, Finder, Limit, common_g
 from tui_agent.tools.sandbox.held_by_git import GitState, held_since, state_of
 from tui_agent.tools.sandbox.home import cache_variables, fill
 from tui_agent.tools.sandbox.interrupted import Journal
+from tui_agent.tools.sandbox.landlock import deepest
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, close_launchers, launcher_of
 from tui_agent.tools.sandbox.other_systems import SEATBELT, in_seatbelt
@@ -235,17 +236,17 @@ class Sandbox:
         hidden = [path for place in (*shown, *folders) for path in hidden_in(place, self.places.home)]
         hidden += [path for place in self._readable(environment) for path in with_keys(place)]
         own = str(self.places.program)
-        hidden += [own] if _is_in(own, (*shown, *folders)) else []
+        hidden += [own] if deepest(own, (*shown, *folders)) else []
         hidden = [path for path in hidden if path not in folders and path not in shown]
         allowed = {os.path.realpath(path) for path in added}
         hidden += [path for path in self._secret(guard, shown) if path not in allowed] if kind != "landlock" else []
         # A toolchain in the project, such as its virtual environment, stays writable like all of it.
-        shown = [path for path in shown if not _is_in(path, folders) or _is_in(path, hidden)]
+        shown = [path for path in shown if not deepest(path, folders) or deepest(path, hidden)]
         # The program's own installation, if it is in the project, is run outside.
         program = os.path.realpath(sys.prefix)
-        kept = [program] if _is_in(program, folders) and program not in folders else []
+        kept = [program] if deepest(program, folders) and program not in folders else []
         shown += closed
-        fixed = [path for path in guard.fixed if os.path.realpath(path) == path and not _is_in(path, hidden)]
+        fixed = [path for path in guard.fixed if os.path.realpath(path) == path and not deepest(path, hidden)]
         request = Request(
             list(arguments),
             str(folder),
@@ -377,10 +378,6 @@ class Sandbox:
         if self._shown is None or self._shown[0] != key:
             self._shown = key, readable(environment, self.places.home, self.places.added)
         return self._shown[1]
-
-
-def _is_in(path: str, places: Iterable[str]) -> bool:
-    return any(path == place or path.startswith(f"{place}/") for place in places)
 
 
 def launch(request: Request, *streams: int) -> LaunchedChild:

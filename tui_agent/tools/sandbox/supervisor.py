@@ -233,24 +233,20 @@ def _text(thread: int, at: int, most: int) -> str:
 
 def _owns(call: _Call, place: int) -> bool:
     """Whether a caller that root has become another user for could make this change itself; any other could."""
-    user = _field(_status(call.thread), "Uid")[3]
+    user = _status(call.thread, "Uid")[3]
     return user == os.geteuid() or (user == os.fstat(place).st_uid and "chown" not in call.name)
 
 
-def _status(thread: int) -> str:
-    with open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as stream:
-        return stream.read()
-
-
-def _field(status: str, name: str) -> list[int]:
+def _status(thread: int, name: str) -> list[int]:
     """The numbers in a line of ``/proc/PID/status``."""
-    return [int(number) for number in status.partition(f"\n{name}:")[2].partition("\n")[0].split()]
+    with open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as stream:
+        return [int(number) for number in stream.read().partition(f"\n{name}:")[2].partition("\n")[0].split()]
 
 
 def _leader(thread: int) -> int:
     """The process id of a thread."""
     try:
-        return _field(_status(thread), "Tgid")[0]
+        return _status(thread, "Tgid")[0]
     except (OSError, IndexError):
         return -1
 

@@ -101,7 +101,7 @@ def command_filter(families: tuple[int, ...], alone: LandlockOnly | None = None)
     answers[calls["ioctl"]] = _checked_ioctl(alone)
     owners = _OWNERS if alone and alone.version < _SIGNALS_SINCE else ()
     answers[calls["fcntl"]] = _refuse_values(1, (*_LEASES, *owners))
-    answers[calls["socket"]] = _only_values(0, families)
+    answers[calls["socket"]] = [_load(0), *_for_values(families, _allowed()), _refused(errno.EPERM)]
     answers[calls["socketpair"]] = _refuse_values(1, (_SOCK_DGRAM, _SOCK_RAW), mask=_SOCK_TYPE)
     answers |= _for_landlock_only(alone) if alone else {}
     # Outside, a program with the set-uid bit would run as its owner, whoever starts it.
@@ -149,11 +149,11 @@ def _for_landlock_only(alone: LandlockOnly) -> dict[int, _Steps]:
 
 
 def _checked_ioctl(alone: LandlockOnly | None) -> _Steps:
-    terminal = [step for value in (_TIOCSTI, _TIOCLINUX) for step in _when(_EQUAL, value, [_refused(errno.EPERM)])]
+    terminal = _for_values((_TIOCSTI, _TIOCLINUX), _refused(errno.EPERM))
     if not alone:
         return [_load(1), *terminal, _allowed()]
-    harmless = [step for value in _HARMLESS_FILE_SYSTEM_CALLS for step in _when(_EQUAL, value, [_allowed()])]
-    kinds = [step for kind in _FILE_SYSTEM_TYPES for step in _when(_EQUAL, kind << 8, [_refused(errno.ENOTTY)])]
+    harmless = _for_values(_HARMLESS_FILE_SYSTEM_CALLS, _allowed())
+    kinds = _for_values((kind << 8 for kind in _FILE_SYSTEM_TYPES), _refused(errno.ENOTTY))
     return [_load(1), *terminal, *harmless, (_AND, 0, 0, 0xFF00), *kinds, _allowed()]
 
 
@@ -162,7 +162,7 @@ def _for_all(numbers: Iterable[int], answer: tuple[int, int, int, int]) -> dict[
 
 
 def _unless_zero(argument: int, answer: tuple[int, int, int, int]) -> _Steps:
-    return [_load(argument), *_when(_EQUAL, 0, [_allowed()]), answer]
+    return [_load(argument), *_for_values((0,), _allowed()), answer]
 
 
 def _when(test: int, value: int, then: _Steps) -> _Steps:
@@ -181,13 +181,11 @@ def _refuse_bits(argument: int, mask: int) -> _Steps:
 
 def _refuse_values(argument: int, values: Iterable[int], mask: int = 0) -> _Steps:
     masked = [(_AND, 0, 0, mask)] if mask else []
-    tests = [step for value in values for step in _when(_EQUAL, value, [_refused(errno.EPERM)])]
-    return [_load(argument), *masked, *tests, _allowed()]
+    return [_load(argument), *masked, *_for_values(values, _refused(errno.EPERM)), _allowed()]
 
 
-def _only_values(argument: int, values: Iterable[int]) -> _Steps:
-    tests = [step for value in values for step in _when(_EQUAL, value, [_allowed()])]
-    return [_load(argument), *tests, _refused(errno.EPERM)]
+def _for_values(values: Iterable[int], answer: tuple[int, int, int, int]) -> _Steps:
+    return [step for value in values for step in _when(_EQUAL, value, [answer])]
 
 
 def _allowed() -> tuple[int, int, int, int]:
