@@ -80,6 +80,11 @@ def test_a_server_whose_file_changed_is_asked_about_again(tmp_path: Path) -> Non
         ("python3", ("-m", "tools"), "tools/__main__.py"),
         ("bash", ("-c", "exec node ./tools/server.js"), "tools/server.js"),
         ("node", ("tools/server.js", "--config", "tools/config.json"), "tools/config.json"),
+        ("uv", ("--directory", "tools", "run", "server.py"), "tools/server.py"),
+        ("uv", ("--directory=tools", "run", "server.py"), "tools/server.py"),
+        ("fastmcp", ("run", "tools/server.py:app"), "tools/server.py"),
+        ("uvicorn", ("tools.server:app",), "tools/server.py"),
+        ("node", ("-e", "require('./tools/server')"), "tools/server.js"),
     ],
 )
 def test_a_server_is_bound_to_what_it_runs_first(

@@ -25,7 +25,7 @@ from tui_agent.settings.trust import EDITORS_SERVERS_FILE, SERVERS_FILE
 from tui_agent.system.durable import make_private_folder, write_file
 from tui_agent.system.lenient import decoded_file
 from tui_agent.system.programs import is_written, written_folders
-from tui_agent.system.regular import read_bytes
+from tui_agent.system.regular import is_regular, read_bytes
 from tui_agent.text import one_line
 from tui_agent.tracing import PARENT, STATE
 
@@ -40,6 +40,9 @@ _WORKSPACE: Final = "workspaceFolder"
 """The variable with which VS Code names the project's folder."""
 _USERS_ALONE: Final = ("believe_hints",)
 """Fields of a server that only the user may set."""
+_PART: Final = regex(r"[\w./+-]+")
+_CODE: Final = (".py", ".js", ".ts", "/__main__.py")
+"""What stands behind the name of a module that a server's command line names."""
 
 
 class ConfiguredServer(msgspec.Struct, frozen=True):
@@ -248,7 +251,10 @@ def own_files(server: ConfiguredServer) -> str:
 
     place = Path(os.path.realpath(Path(server.folder, server.server.cwd).expanduser()))
     words = [os.path.expanduser(word) for word in (server.server.command, *server.server.args)]  # noqa: PTH111
-    named = {path for word in words if is_written(path := place / word) and path.is_file()}
+    # Of `server:app` and `import server` the file is server.py.
+    parts = {part for word in words for part in (word, *_PART.findall(word))}
+    forms = {f"{form}{end}" for part in parts for form in (part, part.replace(".", "/")) for end in ("", *_CODE)}
+    named = {path for form in forms if is_regular(path := place / form) and is_written(path)}
     found = contents_of((PlainCommand(tuple(words), place),), Workspace(place, written_folders()), also=named)
     own = {str(path): digest for path, digest in found.items() if is_written(path)}
     return sha256(msgspec.json.encode(own, order="deterministic")).hexdigest()[:32] if own else ""
