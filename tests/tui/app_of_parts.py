@@ -31,8 +31,7 @@ async def until(pilot: Pilot[object], true: Callable[[], object], *, within_s: f
     """Wait until it is true and the screen has its parts, which a dialog that was just opened has not."""
     async with asyncio.timeout(within_s):
         while not (true() and pilot.app.screen.is_mounted):
-            # Not the pilot's, which draws what nobody sees.
-            await asyncio.sleep(0.02)
+            await pilot.pause(0.02)
 
 
 async def workers_finished(pilot: Pilot[object]) -> None:
