@@ -35,9 +35,8 @@ from tui_agent.settings import ContextSettings, ModelSettings, Settings
 from tui_agent.settings.schema import UiSettings
 from tui_agent.tui.cards.blocks import BoundaryBlock
 from tui_agent.tui.context.calls_screen import CallsScreen
-from tui_agent.tui.context.draft_screen import COUNT_AFTER_S, DraftScreen, EditedText
+from tui_agent.tui.context.draft_screen import COUNT_AFTER_S, DraftScreen, EditedText, WordsScreen
 from tui_agent.tui.context.previews import PreviewScreen
-from tui_agent.tui.context.words_screen import WordsScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
 
 LONG: Final = Settings(model=ModelSettings(id=MODEL), context=ContextSettings(context_window=128_000))

@@ -99,7 +99,7 @@ class Stage:
         transcript = self.app.pane.transcript
         thoughts = [block for block in transcript.blocks if isinstance(block, ReasoningBlock)]
         for block, length in zip(thoughts, seconds, strict=True):
-            transcript.finish_reasoning(block, seconds=length, tokens=block.tokens)
+            transcript.finish(block, seconds=length, tokens=block.tokens)
 
 
 @asynccontextmanager

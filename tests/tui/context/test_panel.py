@@ -18,11 +18,10 @@ from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import session_to_resume
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
-from tui_agent.tui.context.draft_screen import DraftScreen, EditedText
+from tui_agent.tui.context.draft_screen import DraftScreen, EditedText, WordsScreen
 from tui_agent.tui.context.panel import ContextPanel
 from tui_agent.tui.context.previews import PreviewScreen
 from tui_agent.tui.context.rows import EXPLAINED, AheadKey, ItemKey, StepKey, WordsKey
-from tui_agent.tui.context.words_screen import WordsScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.reading import TextScreen
 from tui_agent.tui.dialogs.row_list import RowList

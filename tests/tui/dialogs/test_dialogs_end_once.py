@@ -18,15 +18,13 @@ from tui_agent.arguments import Arguments
 from tui_agent.tools.files.put_back import PutBack
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.context.calls_screen import CallsScreen
-from tui_agent.tui.context.draft_screen import DraftScreen
+from tui_agent.tui.context.draft_screen import DraftScreen, EditingDialog, WordsScreen
 from tui_agent.tui.context.previews import PreviewScreen
-from tui_agent.tui.context.words_screen import WordsScreen
 from tui_agent.tui.dialogs.branch_pickers import PlacePicker, rewind_picker, tree_picker
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.fields import KeyScreen, LineScreen, TitleScreen
 from tui_agent.tui.dialogs.files_screen import FilesScreen, ShownPlan
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
-from tui_agent.tui.dialogs.questions import busy_question
 from tui_agent.tui.dialogs.reading import HelpScreen, Reading, TextScreen
 from tui_agent.tui.dialogs.row_list import RowList
 from tui_agent.tui.dialogs.sessions_screen import SessionsScreen
@@ -111,7 +109,7 @@ async def test_a_dialog_that_goes_before_it_stands_does_no_harm() -> None:
                 assert len(app.screen_stack) == 1
             await pilot.pause()
     # A draft and calls are of a session: `test_drafting` and `test_calls_screen` show them.
-    assert shown | {CallsScreen, DraftScreen, LineScreen, PlacePicker, Reading} == kinds(Dialog)
+    assert shown | {CallsScreen, DraftScreen, EditingDialog, LineScreen, PlacePicker, Reading} == kinds(Dialog)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +201,7 @@ async def test_a_dialog_under_another_one_waits_for_its_turn() -> None:
 async def test_a_click_beside_a_text_closes_it() -> None:
     app = StyledApp()
     async with app.run_test(size=(80, 24)) as pilot:
-        reading, question = TextScreen("Text", "text\n" * 30, UNICODE), busy_question("why")
+        reading, question = TextScreen("Text", "text\n" * 30, UNICODE), PickerScreen("why", [Option("", "this")])
         app.push_screen(reading)
         await pilot.pause()
         await pilot.click(RowList)

@@ -119,7 +119,7 @@ def test_streaming_in_any_pieces_paints_what_painting_at_once_does(text: str, cu
         transcript.stream(block, text[start:end])
         painting.refresh()
         paint(painting)
-    transcript.finish_prose(block)
+    transcript.finish(block)
     painting.refresh()
 
     assert paint(painting) == paint(BlockPainting(transcript.add_prose(text), None, width, LOOK))

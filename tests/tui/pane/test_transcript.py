@@ -32,7 +32,7 @@ def test_every_change_counts_a_version_and_names_the_block() -> None:
     prose = transcript.start_prose()
     transcript.stream(prose, "par")
     transcript.stream(prose, "tial")
-    transcript.finish_prose(prose)
+    transcript.finish(prose)
     transcript.toggle_all()
 
     assert heard == [0, 1, 1, 1, 1, ALL_CARDS]
@@ -74,17 +74,17 @@ def test_prompts_are_found_in_both_directions() -> None:
     transcript.add_user("one")
     transcript.add_prose("answer")
     transcript.add_user("two")
-    assert transcript.previous_prompt(2) == 0
-    assert transcript.previous_prompt(0) is None
-    assert transcript.next_prompt(0) == 2
-    assert transcript.next_prompt(2) is None
+    assert transcript.prompt_beside(2, -1) == 0
+    assert transcript.prompt_beside(0, -1) is None
+    assert transcript.prompt_beside(0, 1) == 2
+    assert transcript.prompt_beside(2, 1) is None
 
 
 def test_hostile_text_is_clean_in_every_field() -> None:
     transcript = Transcript()
     evil = "a\x1b]0;x\x07\x1b[2J\ud800\u202eb"
     prose = transcript.start_prose(evil)
-    transcript.finish_prose(prose)
+    transcript.finish(prose)
     tool = transcript.add_tool("a", evil, summary=evil, arguments=evil)
     transcript.show_progress(tool, evil)
     transcript.finish_tool(tool, ToolState.OK, evil, diff=evil, note=evil)
@@ -120,7 +120,7 @@ def test_a_streamed_answer_holds_no_more_than_its_text() -> None:
     prose = transcript.start_prose()
     for _ in range(1000):
         transcript.stream(prose, "word ")
-    transcript.finish_prose(prose)
+    transcript.finish(prose)
     assert prose.text == "word " * 1000
 
 
@@ -179,7 +179,7 @@ def test_what_was_said_is_told_as_it_was_typed() -> None:
     transcript = asked(3)
     shell = transcript.add_tool("user-4", "your shell", summary="ls -l")
     assert (shell.message, transcript.blocks[0].said) == (0, "message 3")
-    transcript.set_number(shell, 4)
+    shell.seq = 4
     assert transcript.said_after(3) is shell
     assert shell.said == "!ls -l"
     assert transcript.blocks[1].said == ""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.tui.prompt.clipboard import ClipboardProblem, clipboard_picture, copied_by_program, through_tmux
+from tui_agent.tui.prompt.clipboard import ClipboardProblem, clipboard_picture, copied_by_program
 
 PNG = b"\x89PNG\r\n\x1a\n and more"
 
@@ -122,7 +122,3 @@ def test_further_systems_are_left_to_pyperclip_where_it_is_installed(
     monkeypatch.setattr(sys, "executable", str(desk / "python"))
     assert copied_by_program("words", {"PATH": "/usr/bin:/bin"})
     assert (desk / "copied").read_text() == "words"
-
-
-def test_tmux_is_asked_to_pass_a_sequence_on() -> None:
-    assert through_tmux("\x1b]52;c;eA==\x07") == "\x1bPtmux;\x1b\x1b]52;c;eA==\x07\x1b\\"

@@ -24,6 +24,7 @@ from tui_agent.tui.cards.boundary import BoundaryBlock
 from tui_agent.tui.cards.notice import Level, NoticeBlock
 from tui_agent.tui.host import STOPPING
 from tui_agent.tui.session.ending import end_of
+from tui_agent.tui.terminal.sequences import through_tmux
 from tui_agent.tui.terminal.textual_internals import version_warning
 from tui_agent.tui.wording import AGAIN
 
@@ -317,8 +318,6 @@ class TuiAgent(SessionApp):
         if os.environ.get("TMUX"):
             from base64 import b64encode
 
-            from tui_agent.tui.prompt.clipboard import through_tmux
-
             self.write_control(through_tmux(f"\x1b]52;c;{b64encode(text.encode()).decode()}\x07"))
 
     def _tell_copied(self, text: str, what: str = "") -> None:
@@ -468,7 +467,7 @@ class TuiAgent(SessionApp):
 
     def on_permission_panel_edit_asked(self, message: "PermissionPanel.EditAsked") -> None:
         """Let the user edit a plan before they approve it."""
-        from tui_agent.tui.context.words_screen import WordsScreen
+        from tui_agent.tui.context.draft_screen import WordsScreen
 
         nothing = "Nothing is left of it: the plan stays as it was"
         self.push_screen(WordsScreen("The plan", message.text, nothing), self.permission.use_edited)

@@ -6,6 +6,7 @@ dialog instead of the prompt, and text after the slash that starts a search to t
 """
 
 from collections import deque
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -29,13 +30,12 @@ TYPED: Final = (events.Key, events.Paste, events.AppFocus, events.AppBlur)
 class TypingOrder:
     """Queues an app's key events until they can be dispatched; call `begin` once there is a prompt."""
 
+    @dataclass
     class Mark(Message):
         """A message that follows a key through the same widgets, to tell when the key has taken effect."""
 
-        def __init__(self, number: int, rounds: int) -> None:
-            super().__init__()
-            self.number = number
-            self.rounds = rounds
+        number: int
+        rounds: int
 
     def __init__(self, app: App[object]) -> None:
         self._app = app

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
-from tui_agent.text import one_line
+from tui_agent.text import clean, counted, displayed, money_text, one_line
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.host import Host
 from tui_agent.tui.session.conductor import SessionUnavailable
+from tui_agent.tui.wording import age
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 MAX_LISTED: Final = 300
 """How many sessions, newest first, have their last words looked up for the picker."""
+LEAVE, DELETE, NEW, CHOOSE = "leave", "delete", "new", "choose"
+"""Answers to questions."""
 NEW_WORKTREE: Final = "/"
 """Chosen for a new worktree; none can have this name."""
 
@@ -172,9 +175,13 @@ class Sessions:
         return self._host.session
 
     async def _may_leave(self) -> bool:
-        from tui_agent.tui.dialogs.questions import LEAVE, stop_question
+        from tui_agent.tui.dialogs.pickers import Option
 
-        return not self._host.busy or await self._host.question(stop_question()) == LEAVE
+        if not self._host.busy:
+            return True
+        title = "A turn runs. Stop it, and go on in another session?"
+        answers = Option("", "Stay here"), Option(LEAVE, "Stop it and go", "what was said so far is kept")
+        return await self._host.pick(title, answers, "") == LEAVE
 
     def _go(self, session: str | None, arguments: Arguments | None = None, *, fork: bool = False) -> None:
         target = (arguments or self._host.arguments)._replace(
@@ -193,7 +200,7 @@ async def picked_session(
     """The id of the session the user picks, None if they cancel, and whether to fork it. `why`: they have to pick."""
     from tui_agent.agent.presence import statuses
     from tui_agent.storage.errors import StorageError
-    from tui_agent.storage.sessions import list_sessions
+    from tui_agent.storage.sessions import last_words, list_sessions
     from tui_agent.tui.commands.elsewhere import visit
     from tui_agent.tui.dialogs.sessions_screen import SessionsScreen, chosen
 
@@ -202,7 +209,7 @@ async def picked_session(
     while True:
         try:
             sessions = [info for info in await list_sessions(arguments.home) if info.messages and not info.problem]
-            last = await _last_words(sessions[:MAX_LISTED])
+            last = {info.id: await last_words(info.folder) for info in sessions[:MAX_LISTED]}
             open_now = await asyncio.to_thread(now)
         except StorageError as error:
             host.say(Level.ERROR, "The sessions cannot be listed", error.message, error.hint)
@@ -258,12 +265,6 @@ def answered(arguments: Arguments, lines: "Iterable[str]", *, trusted: bool) -> 
     return arguments._replace(trusted=trusted, ask_trust=False, new_in_project=()), settings
 
 
-async def _last_words(sessions: "list[SessionInfo]") -> dict[str, str]:
-    from tui_agent.storage.sessions import last_words
-
-    return {info.id: await last_words(info.folder) for info in sessions}
-
-
 async def _rename(folder: Path, was: str, host: Host, present: "Session | None", *, title: str | None = None) -> None:
     from tui_agent.storage.errors import StorageError
     from tui_agent.storage.sessions import rename_session
@@ -285,14 +286,18 @@ async def _rename(folder: Path, was: str, host: Host, present: "Session | None",
 async def _delete(info: "SessionInfo", arguments: Arguments, host: Host, present: "Session | None") -> None:
     from tui_agent.storage.errors import StorageError
     from tui_agent.storage.sessions import delete_session
-    from tui_agent.tui.dialogs.questions import DELETE, delete_question
+    from tui_agent.tui.dialogs.fields import MAX_TITLE
+    from tui_agent.tui.dialogs.pickers import Option
 
     if present is not None and present.id == info.id:
         host.say(
             Level.WARNING, "This is the session you are in", hint="/new begins another one; then it can be deleted"
         )
         return
-    if await host.question(delete_question(info)) != DELETE:
+    figures = f"{age(info.updated)}, {counted(info.messages, 'message')}, {money_text(info.cost_usd)}"
+    text = f"{displayed(clean(one_line(info.title, MAX_TITLE) or info.id))}\n{figures}"
+    answers = Option("", "Keep it"), Option(DELETE, "Delete it", "for good, with the files kept for it")
+    if await host.pick("Delete this session?", answers, "", text=text) != DELETE:
         return
     try:
         await delete_session(arguments.home, info.id)
@@ -346,7 +351,7 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
     from tui_agent.session import SessionError, SessionRefused, open_session
     from tui_agent.storage.errors import SessionBusy
     from tui_agent.storage.sessions import NoSuchSession
-    from tui_agent.tui.dialogs.questions import CHOOSE, NEW, busy_question
+    from tui_agent.tui.dialogs.pickers import Option
 
     why = ""
     while True:
@@ -369,7 +374,9 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
                 host.say(Level.WARNING, why, hint="a new one begins unless you choose an earlier one")
                 wanted = CHOOSE
             if isinstance(error.__cause__, SessionBusy):
-                wanted = await host.question(busy_question(error.message))
+                answers = Option(NEW, "A new session here"), Option(CHOOSE, "Choose another session")
+                text = displayed(clean(error.message))
+                wanted = await host.pick("The session is in use", answers, NEW, text=text)
             if isinstance(error.__cause__, UnknownModel):
                 with_model = await _with_another_model(settings, host, error.__cause__)
                 if with_model is not None:

@@ -14,10 +14,10 @@ from tui_agent.system.durable import in_thread
 from tui_agent.text import clock_text, money_text, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.drawing import SIGNS, Bar, Column, bar_line, strip_lines
-from tui_agent.tui.context.rows import PanelRows, plain_row, share_rows, title_rows, wrapped
+from tui_agent.tui.context.rows import PanelRows, share_rows, title_rows, wrapped
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
 from tui_agent.tui.dialogs.reading import TextScreen
-from tui_agent.tui.dialogs.row_list import ListRow, RowList
+from tui_agent.tui.dialogs.row_list import ListRow, RowList, plain_row
 from tui_agent.tui.painting.glyphs import ASCII, Glyphs
 from tui_agent.tui.painting.lines import Line
 from tui_agent.tui.painting.palette import Look

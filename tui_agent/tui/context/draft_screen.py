@@ -1,4 +1,4 @@
-"""The dialog with a written summary and its exact figures: to read, edit, and then use or drop."""
+"""Dialogs with a text to edit: a written summary with its exact figures, kept words of a message, or a plan."""
 
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.geometry import Offset
+from textual.screen import ScreenResultType
 from textual.timer import Timer
 from textual.widgets import Static
 from typing_extensions import override
@@ -18,9 +19,8 @@ from tui_agent.text import clean, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.drawing import before_after_line
 from tui_agent.tui.context.previews import fact_row, price_rows
-from tui_agent.tui.context.rows import plain_row
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title
-from tui_agent.tui.dialogs.row_list import ListRow, RowList
+from tui_agent.tui.dialogs.row_list import ListRow, RowList, plain_row
 from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.prompt.prompt import SteadyTextArea
 from tui_agent.tui.terminal.editor import EditorFailure, edited_outside
@@ -28,6 +28,7 @@ from tui_agent.tui.terminal.editor import EditorFailure, edited_outside
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
 
+EMPTY: Final = "Nothing is left of it: Ctrl+S keeps none of this message"
 TITLES: Final = {"summary": "Use this summary?", "checkpoint": "Use this record?"}
 COUNT_AFTER_S: Final = 0.2
 """Seconds without a key until an edited text is counted again."""
@@ -64,7 +65,79 @@ class EditedText(SteadyTextArea):
         return ""
 
 
-class DraftScreen(Dialog[Draft | None]):
+class EditingDialog(Dialog[ScreenResultType]):
+    """A dialog with a text, and a line that says what is wrong with it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._shown = clean(text)
+        self._area = EditedText(self._shown)
+        self._problem = Static("", markup=False, classes="dialog-problem")
+
+    def judge(self) -> None:
+        """Say what follows from the text as it is."""
+        raise NotImplementedError
+
+    def action_edit_outside(self) -> None:
+        """Edit the text in the user's editor."""
+        self.run_worker(self._edit_outside(), name="editor", exclusive=True, group="editor", exit_on_error=True)
+
+    async def _edit_outside(self) -> None:
+        if problem := await self._area.edit_outside():
+            self._tell(problem)
+        else:
+            self.judge()
+
+    def _tell(self, problem: str) -> None:
+        self._problem.update(one_line(problem, WHY_CELLS))
+        self._problem.display = bool(problem)
+
+
+class WordsScreen(EditingDialog[str | None]):
+    """Its result is the edited text, which may be empty, or None if it stays unchanged.
+
+    empty: a sentence to show while nothing is left of the text.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("words")]
+
+    def __init__(self, title: str, text: str, empty: str) -> None:
+        super().__init__(text)
+        self._title = title
+        self._empty = empty
+
+    @override
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield dialog_title(self._title)
+            yield self._area
+            yield self._problem
+            keep, editor, cancel = map(self.key, ("words.keep", "words.editor", "words.cancel"))
+            yield dialog_keys(f"{keep} keeps it, {editor} opens your editor, {cancel} cancels")
+
+    def on_mount(self) -> None:
+        """Put the cursor at the end of the text."""
+        self._area.begin()
+        self._area.move_cursor(self._area.document.end)
+        self._area.focus()
+        self._tell("")
+
+    def on_text_area_changed(self) -> None:
+        """Show what an empty text means."""
+        self.judge()
+
+    @override
+    def judge(self) -> None:
+        self._tell("" if self._area.text.strip() else self._empty)
+
+    def action_keep(self) -> None:
+        """Close with the edited text."""
+        text = self._area.text
+        # An unedited text stays as it is, even if control characters were removed to show it.
+        self.dismiss(None if text == self._shown else text.strip())
+
+
+class DraftScreen(EditingDialog[Draft | None]):
     """Its result is the draft as edited, to be used, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("draft")]
@@ -72,18 +145,15 @@ class DraftScreen(Dialog[Draft | None]):
     def __init__(
         self, draft: Draft, preview: StepPreview, agent: "Agent", glyphs: Glyphs, *, problem: str = ""
     ) -> None:
-        super().__init__()
+        super().__init__(draft.text)
         self._agent = agent
         self._written = draft
         self._draft: Draft | Refusal = draft
         self._preview = preview
-        self._shown = clean(draft.text)
-        self._problem = problem
         self._rows = RowList(glyphs, in_dialog=True)
         self._rows.can_focus = False
-        self._area = EditedText(self._shown)
+        self._failed = problem
         self._keys_line = dialog_keys()
-        self._why = Static("", markup=False, classes="dialog-problem")
         self._counting: Timer | None = None
 
     @override
@@ -92,23 +162,24 @@ class DraftScreen(Dialog[Draft | None]):
             yield dialog_title(TITLES[self._written.step])
             yield self._rows
             yield self._area
-            yield self._why
+            yield self._problem
             yield self._keys_line
 
     def on_mount(self) -> None:
         """Give the focus to the text."""
         self._area.focus()
+        self._tell(self._failed)
         self._draw()
 
     def on_text_area_changed(self) -> None:
         """Count the text again once the user pauses."""
         if self._counting is not None:
             self._counting.stop()
-        self._counting = self.set_timer(COUNT_AFTER_S, self._count)
+        self._counting = self.set_timer(COUNT_AFTER_S, self.judge)
 
     def action_accept(self) -> None:
         """Use the draft, if that is possible."""
-        self._count()
+        self.judge()
         if isinstance(self._draft, Draft):
             self.dismiss(self._draft)
 
@@ -119,7 +190,7 @@ class DraftScreen(Dialog[Draft | None]):
             self.dismiss(None)
             return
         self._area.end()
-        self._count()
+        self.judge()
         self.run_worker(self._look_again(), name="preview", exclusive=True, group="preview", exit_on_error=True)
 
     def action_edit(self) -> None:
@@ -127,38 +198,25 @@ class DraftScreen(Dialog[Draft | None]):
         self._area.begin()
         self._draw()
 
-    def action_edit_outside(self) -> None:
-        """Edit the text in the user's editor."""
-        self.run_worker(self._edit_outside(), name="editor", exclusive=True, group="editor", exit_on_error=True)
-
     async def _look_again(self) -> None:
         if isinstance(self._draft, Draft):
             self._preview = await self._agent.context.preview_draft(self._draft)
         self._draw()
 
-    async def _edit_outside(self) -> None:
-        problem = await self._area.edit_outside()
-        if problem:
-            self._problem = problem
-            self._draw()
-        else:
-            self._count()
-
-    def _count(self) -> None:
+    @override
+    def judge(self) -> None:
         """Update the figures from the text."""
         if self._counting is not None:
             self._counting.stop()
         text = self._area.text
         # An unedited draft is used as written, even if control characters were removed to show it.
         self._draft = self._written if text == self._shown else self._agent.context.revise(self._written, text)
-        self._problem = self._draft.reason if isinstance(self._draft, Refusal) else ""
+        self._tell(self._draft.reason if isinstance(self._draft, Refusal) else "")
         self._draw()
 
     def _draw(self) -> None:
         if isinstance(self._draft, Draft):
             self._rows.show(draft_rows(self._draft, self._preview))
-        self._why.update(one_line(self._problem, WHY_CELLS))
-        self._why.display = bool(self._problem)
         self._keys_line.update(self._keys_text())
 
     def _keys_text(self) -> str:

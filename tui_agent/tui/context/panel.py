@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import ComposeResult
@@ -54,27 +55,24 @@ class ContextPanel(Vertical):
     class Closed(Message):
         """The user closed the panel."""
 
+    @dataclass
     class Opened(Message):
         """The user wants to read a text."""
 
-        def __init__(self, title: str, text: str) -> None:
-            super().__init__()
-            self.title = title
-            self.text = text
+        title: str
+        text: str
 
+    @dataclass
     class Previewing(Message):
         """The user wants to see the step that comes next, or the calls, by the slash command that shows it."""
 
-        def __init__(self, command: str) -> None:
-            super().__init__()
-            self.command = command
+        command: str
 
+    @dataclass
     class Changing(Message):
         """The user wants to change the context; `change` does it."""
 
-        def __init__(self, change: Callable[[], Awaitable[object | Refusal]]) -> None:
-            super().__init__()
-            self.change = change
+        change: Callable[[], Awaitable[object | Refusal]]
 
     def __init__(self, agent: "Agent", glyphs: Glyphs, keymap: Keymap) -> None:
         super().__init__()
@@ -213,7 +211,7 @@ class ContextPanel(Vertical):
         kept = next((each.text for each in self._seen.words if each.seq == seq), "") if self._seen is not None else ""
         if seq is None or not kept:
             return
-        from tui_agent.tui.context.words_screen import EMPTY, WordsScreen
+        from tui_agent.tui.context.draft_screen import EMPTY, WordsScreen
 
         def edited(text: str | None) -> None:
             if text is not None:

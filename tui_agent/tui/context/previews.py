@@ -19,9 +19,9 @@ from tui_agent.context.forecast import price_lines
 from tui_agent.text import counted, money_text
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.drawing import before_after_line
-from tui_agent.tui.context.rows import ItemKey, item_rows, plain_row, titled_rows
+from tui_agent.tui.context.rows import ItemKey, item_rows, titled_rows
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
-from tui_agent.tui.dialogs.row_list import ListRow, RowList
+from tui_agent.tui.dialogs.row_list import ListRow, RowList, plain_row
 from tui_agent.tui.painting.glyphs import Glyphs
 
 TITLES: Final[dict[PreviewedStep, str]] = {

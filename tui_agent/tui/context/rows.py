@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 from rich.cells import cell_len
-from rich.style import Style
 from typing_extensions import override
 
 from tui_agent.agent.commands.context_text import LAYERS
@@ -22,7 +21,6 @@ from tui_agent.conversation.sizes import CATEGORIES, Category, size_of_text
 from tui_agent.conversation.states import ItemState
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.text import (
-    clean,
     clock_text,
     compact_count,
     counted,
@@ -33,7 +31,7 @@ from tui_agent.text import (
     spoken_time,
 )
 from tui_agent.tui.context.drawing import Bar, bar_line, category_sign, course_lines, ticks_line
-from tui_agent.tui.dialogs.row_list import ListRow, Rows
+from tui_agent.tui.dialogs.row_list import ListRow, Rows, plain_row
 from tui_agent.tui.painting.lines import Line, Run, breaks, fit, make_line
 from tui_agent.tui.painting.palette import Look
 
@@ -142,7 +140,9 @@ def panel_rows(seen: Overview, now: float, excerpt: Callable[[int], str], width:
     ]
     if seen.words:
         figures += title_rows(f"Your own words: {len(seen.words):,}", "tokens")
-        figures += [_words_row(each, seen.items) for each in reversed(seen.words)]
+        figures += [
+            ListRow(partial(_draw_words, each, seen.items), WordsKey(each.seq)) for each in reversed(seen.words)
+        ]
     if seen.items:
         figures += title_rows(f"In the conversation: {len(seen.items):,}", "tokens  age")
     return PanelRows(figures, seen.items, now, excerpt)
@@ -155,11 +155,6 @@ def item_rows(items: Sequence[Item], now: float, excerpt: Callable[[int], str]) 
 
 def _item_row(item: Item, now: float, excerpt: Callable[[int], str]) -> ListRow:
     return ListRow(partial(_draw_item, item, now, excerpt), ItemKey(item.seq))
-
-
-def plain_row(*pieces: tuple[str, str]) -> ListRow:
-    """A row of (text, style) pieces; a style is the name of a field of `Palette`."""
-    return ListRow(partial(_draw_pieces, pieces))
 
 
 def wrapped(text: str, width: int, style: str = "muted") -> list[ListRow]:
@@ -190,7 +185,7 @@ def _ahead(stats: ContextStats, width: int, *, focused: bool) -> Iterator[ListRo
         key = AheadKey(PREVIEWS[seen.ahead.step])
         said += " Enter previews it." if focused else f" {COMMANDS[key.step]} previews it."
     for start, end, _ in breaks(said, max(8, width - 4)):
-        yield ListRow(partial(_draw_pieces, (("  " + said[start:end].strip(), "heading"),)), key)
+        yield plain_row(("  " + said[start:end].strip(), "heading"), key=key)
         key = None
     if warning := next((mark.warning for mark in stats.marks if mark.warning), ""):
         yield from wrapped(warning, width)
@@ -219,7 +214,8 @@ def _window(seen: Overview) -> Iterator[ListRow]:
         yield _measure("Index of notes", f"{stats.memory:,}", _percent(stats.memory, whole))
     if stats.reserve:
         yield _measure("Room for answer", f"{stats.reserve:,}", _percent(stats.reserve, whole))
-    if kept := min(seen.protected, max(0, stats.tokens - _fixed(stats))):
+    fixed = stats.categories.get("system", 0) + stats.categories.get("tools", 0)
+    if kept := min(seen.protected, max(0, stats.tokens - fixed)):
         yield _measure("Newest, stays", f"{kept:,}", _percent(kept, whole))
     for mark in stats.marks:
         if mark.messages:
@@ -238,10 +234,6 @@ def share_rows(categories: Mapping[Category, int], whole: int) -> Iterator[ListR
 
 def _percent(tokens: int, whole: int) -> str:
     return percent_text(tokens / max(1, whole))
-
-
-def _fixed(stats: ContextStats) -> int:
-    return stats.categories.get("system", 0) + stats.categories.get("tools", 0)
 
 
 def _course(seen: Overview) -> list[ListRow]:
@@ -323,10 +315,6 @@ def _boundary(label: str, newest: Activity, count: int, called: str, now: float,
     if count and newest.note.strip():
         rows += wrapped(f"{called}: {newest.note}", width)
     return rows
-
-
-def _words_row(words: Words, items: Sequence[Item]) -> ListRow:
-    return ListRow(partial(_draw_words, words, items), WordsKey(words.seq))
 
 
 def _draw_words(words: Words, items: Sequence[Item], width: int, look: Look) -> Line:
@@ -411,15 +399,3 @@ def _draw_title(title: str, columns: str, width: int, look: Look) -> Line:
     room = width - 2 - cell_len(title) - cell_len(columns)
     right = " " * room + columns if columns and room > 0 else ""
     return make_line([Run("  " + title, palette.heading), Run(right, palette.faint)])
-
-
-def _draw_pieces(pieces: Sequence[tuple[str, str]], width: int, look: Look) -> Line:
-    runs: list[Run] = []
-    left = width
-    for text, name in pieces:
-        style = getattr(look.palette, name)
-        shown = fit(clean(text).replace("\n", " "), left, look.glyphs.ellipsis)
-        left -= cell_len(shown)
-        if shown and isinstance(style, Style):
-            runs.append(Run(shown, style))
-    return make_line(runs or [Run(" ", look.palette.base)])

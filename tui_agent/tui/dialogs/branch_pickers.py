@@ -16,7 +16,7 @@ from tui_agent.text import one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
 from tui_agent.tui.dialogs.fields import Field
-from tui_agent.tui.dialogs.row_list import ListRow, RowList, Rows
+from tui_agent.tui.dialogs.row_list import ListRow, RowList, Rows, plain_row
 from tui_agent.tui.fuzzy import holds
 from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.painting.lines import Line, Run, fit, make_line
@@ -136,7 +136,7 @@ class PlacePicker(Dialog[str | None]):
         self._rows.action_edge(direction)
 
     def _show(self, places: Sequence[int]) -> None:
-        self._rows.show(PlaceRows(places, self._row) if places else [ListRow(_draw_nothing)])
+        self._rows.show(PlaceRows(places, self._row) if places else [plain_row(("  nothing fits", "muted"))])
         self._rows.action_edge(-1)
 
     def _choose(self, value: object) -> None:
@@ -153,7 +153,7 @@ def rewind_picker(prompts: Sequence[EarlierPrompt], glyphs: Glyphs) -> PlacePick
         return ListRow(partial(_draw_prompt, newest_first[place], columns), str(newest_first[place].seq))
 
     def words(place: int) -> str:
-        return f"{newest_first[place].seq} {_typed(newest_first[place].text).lower()}"
+        return f"{newest_first[place].seq} {newest_first[place].text[:SEARCHED_CHARS].lower()}"
 
     title = "Rewind to before: messages taken back, when"
     return PlacePicker(title, len(prompts), row, words, does="rewinds", glyphs=glyphs)
@@ -169,15 +169,10 @@ def tree_picker(branches: Sequence[Branch], glyphs: Glyphs) -> PlacePicker:
 
     def words(place: int) -> str:
         branch = branches[place]
-        return f"{_typed(branch.text)} {branch.answer[:SEARCHED_CHARS]}".lower()
+        return f"{branch.text[:SEARCHED_CHARS]} {branch.answer[:SEARCHED_CHARS]}".lower()
 
     title = "Go on with a branch: messages, last used"
     return PlacePicker(title, len(branches), row, words, does="goes there", glyphs=glyphs)
-
-
-def _typed(text: str) -> str:
-    """The beginning of a user's message, as typed; untrusted text."""
-    return text[:SEARCHED_CHARS]
 
 
 def _draw_prompt(prompt: EarlierPrompt, columns: Columns, width: int, look: Look) -> Line:
@@ -205,7 +200,7 @@ def _row(
     room = width - sum(cell_len(run.text) for run in start) - 2 - len(right)
     if room < 8:
         right, room = "", width - sum(cell_len(run.text) for run in start)
-    typed = fit(one_line(_typed(text)) or "(no words)", max(1, room), look.glyphs.ellipsis)
+    typed = fit(one_line(text[:SEARCHED_CHARS]) or "(no words)", max(1, room), look.glyphs.ellipsis)
     left = room - cell_len(typed) - 3
     extra = f" {look.glyphs.dot} {fit(one_line(more[:SEARCHED_CHARS]), left, look.glyphs.ellipsis)}" if more else ""
     extra = extra if left >= LEAST_EXTRA else ""
@@ -214,7 +209,3 @@ def _row(
     return make_line(
         [*start, Run(typed, style), Run(extra, palette.muted), *([Run(pad + right, palette.muted)] if right else [])]
     )
-
-
-def _draw_nothing(width: int, look: Look) -> Line:
-    return make_line([Run("  nothing fits", look.palette.muted)])

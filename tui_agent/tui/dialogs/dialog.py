@@ -1,6 +1,7 @@
 """The base class of dialogs: modal screens that take keys only once they are composed, and close only once."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from textual import events
@@ -36,12 +37,11 @@ class Dialog(ModalScreen[ScreenResultType]):
     class Stands(Message):
         """A dialog is composed and can take keys."""
 
+    @dataclass
     class Unused(Message):
         """A key that closed a dialog and is meant for the screen below, ahead of all later keys."""
 
-        def __init__(self, key: events.Key) -> None:
-            super().__init__()
-            self.key = key
+        key: events.Key
 
     def __init__(self) -> None:
         super().__init__()

@@ -14,11 +14,10 @@ from tui_agent.text import clean, displayed, one_line
 from tui_agent.tools.files.put_back import FileStep, PutBack
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
-from tui_agent.tui.dialogs.row_list import ListRow, RowList
+from tui_agent.tui.dialogs.row_list import ListRow, RowList, plain_row
 from tui_agent.tui.painting.diffs import DiffLines, visible_diff
 from tui_agent.tui.painting.glyphs import Glyphs
-from tui_agent.tui.painting.lines import Line, Run, breaks, make_line
-from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.painting.lines import breaks
 
 OVERWRITING: Final = "!"
 """Suffix of an answer: also put back files that somebody else has changed since."""
@@ -42,7 +41,7 @@ class Piece(msgspec.Struct, frozen=True):
             return
         line = displayed(clean(self.text)[:MAX_LINE])
         for start, end, _ in breaks(line, width):
-            yield ListRow(partial(_draw_piece, line[start:end], self.style))
+            yield plain_row((line[start:end], self.style))
 
 
 class ShownPlan(msgspec.Struct, frozen=True):
@@ -164,7 +163,3 @@ def _diffs(steps: Sequence[FileStep]) -> Iterator[Piece]:
         if diff.cut:
             yield Piece("  the other diffs are not shown: there are too many", "muted")
             shown = MAX_ROWS
-
-
-def _draw_piece(text: str, style: str, width: int, look: Look) -> Line:
-    return make_line([Run(text or " ", getattr(look.palette, style))])

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from textwrap import wrap
 from time import monotonic
 from typing import ClassVar, Final
@@ -72,33 +73,29 @@ class PermissionPanel(Vertical, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("question")]
 
+    @dataclass
     class Closed(Message):
         """The question was answered or withdrawn; `had_focus`: the panel had the focus."""
 
-        def __init__(self, had_focus: bool) -> None:
-            super().__init__()
-            self.had_focus = had_focus
+        had_focus: bool
 
+    @dataclass
     class Typed(Message):
         """The user typed a character that is no answer."""
 
-        def __init__(self, character: str) -> None:
-            super().__init__()
-            self.character = character
+        character: str
 
+    @dataclass
     class Unsaid(Message):
         """The question was withdrawn while the user was writing these words as the answer."""
 
-        def __init__(self, words: str) -> None:
-            super().__init__()
-            self.words = words
+        words: str
 
+    @dataclass
     class EditAsked(Message):
         """The user wants to edit the plan in question; `PermissionPanel.use_edited` takes the result."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     def __init__(self, typed_at: Callable[[], float], glyphs: Glyphs, keymap: Keymap) -> None:
         """`typed_at`: when a key was last pressed, on the monotonic clock."""

@@ -5,6 +5,7 @@ from textwrap import wrap
 from typing import ClassVar, Final
 
 import msgspec
+from msgspec.structs import replace
 from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
@@ -113,10 +114,7 @@ class PickerScreen(Dialog[str | None]):
         self._text = text
         self._says = describe
         self._title = _shown(title)
-        self._options = tuple(
-            msgspec.structs.replace(option, label=_shown(option.label), description=_shown(option.description))
-            for option in options
-        )
+        self._options = _cleaned(options)
         self._shown = self._at_rest = tuple(option for option in self._options if not option.folded)
         self._current = current
         self._first = marked or current
@@ -126,10 +124,7 @@ class PickerScreen(Dialog[str | None]):
 
     def use(self, options: Iterable[Option]) -> None:
         """Show these options instead; the marked one stays marked."""
-        found = tuple(
-            msgspec.structs.replace(option, label=_shown(option.label), description=_shown(option.description))
-            for option in options
-        )
+        found = _cleaned(options)
         if found == self._options:
             return
         place = self.query_one(OptionList).highlighted
@@ -284,6 +279,10 @@ def _without_stubs(description: str, room: int) -> str:
 def _flat(text: str) -> str:
     """A description on one line, keeping the spaces that align its columns."""
     return " ".join(one_line(part) for part in text.split(" "))
+
+
+def _cleaned(options: Iterable[Option]) -> tuple[Option, ...]:
+    return tuple(replace(each, label=_shown(each.label), description=_shown(each.description)) for each in options)
 
 
 def _shown(text: str) -> str:

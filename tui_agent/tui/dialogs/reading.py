@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Callable
-from functools import partial
 from textwrap import wrap
 from typing import ClassVar, Final
 
@@ -18,10 +17,9 @@ from typing_extensions import override
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
-from tui_agent.tui.dialogs.row_list import ListRow, RowList
+from tui_agent.tui.dialogs.row_list import ListRow, RowList, plain_row
 from tui_agent.tui.painting.glyphs import Glyphs
-from tui_agent.tui.painting.lines import Line, Run, breaks, make_line
-from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.painting.lines import breaks
 from tui_agent.tui.painting.sections import FIRST_COLUMN
 
 MAX_CHARS: Final = 400_000
@@ -113,8 +111,8 @@ class TextScreen(Reading):
             for number, line in enumerate(self._lines):
                 if number == self._at:
                     found = len(rows)
-                draw = _draw_found if number == self._at else _draw_text
-                rows += [ListRow(partial(draw, row)) for row in hung(line, width)]
+                style = "accent" if number == self._at else "base"
+                rows += [plain_row((row, style)) for row in hung(line, width)]
             self._rows.show(rows)
             if first and found:
                 self._rows.scroll_to(y=max(0, found - ABOVE), animate=False, immediate=True, force=True)
@@ -135,14 +133,6 @@ def hung(line: str, width: int) -> list[str]:
 
 def _lines_of(text: str) -> list[str]:
     return [displayed(line) for line in clean(text[:MAX_CHARS]).split("\n")]
-
-
-def _draw_text(text: str, width: int, look: Look) -> Line:
-    return make_line([Run(text or " ", look.palette.base)])
-
-
-def _draw_found(text: str, width: int, look: Look) -> Line:
-    return make_line([Run(text or " ", look.palette.accent)])
 
 
 class HelpScreen(Reading):

@@ -1,9 +1,12 @@
 """A list that paints only the rows in view, with a cursor that stops only at rows that can be chosen."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Final
 
 import msgspec
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -15,9 +18,10 @@ from textual.strip import Strip
 from typing_extensions import override
 
 from tui_agent.lazy import LazySequence
+from tui_agent.text import clean
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.painting.glyphs import Glyphs
-from tui_agent.tui.painting.lines import Line, crop
+from tui_agent.tui.painting.lines import Line, Run, crop, fit, make_line
 from tui_agent.tui.painting.palette import Look, Palette
 
 Draw = Callable[[int, Look], Line]
@@ -32,6 +36,23 @@ class ListRow(msgspec.Struct, frozen=True):
 
     draw: Draw
     key: object = None
+
+
+def plain_row(*pieces: tuple[str, str], key: object = None) -> ListRow:
+    """A row of (text, style) pieces; a style is the name of a field of `Palette`."""
+    return ListRow(partial(_draw_pieces, pieces), key)
+
+
+def _draw_pieces(pieces: Sequence[tuple[str, str]], width: int, look: Look) -> Line:
+    runs: list[Run] = []
+    left = width
+    for text, name in pieces:
+        style = getattr(look.palette, name)
+        shown = fit(clean(text).replace("\n", " "), left, look.glyphs.ellipsis)
+        left -= cell_len(shown)
+        if shown and isinstance(style, Style):
+            runs.append(Run(shown, style))
+    return make_line(runs or [Run(" ", look.palette.base)])
 
 
 class Rows(LazySequence[ListRow]):
@@ -60,12 +81,11 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("context", "list.")]
 
+    @dataclass
     class Chosen(Message):
         """The row under the cursor was clicked a second time."""
 
-        def __init__(self, key: object) -> None:
-            super().__init__()
-            self.key = key
+        key: object
 
     class Moved(Message):
         """The cursor has moved to another row."""

@@ -1,6 +1,7 @@
 """The question whether to trust a project, with everything that the project brings."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -41,12 +42,11 @@ class TrustScreen(PickerScreen):
     behind them.
     """
 
+    @dataclass
     class Typed(Message):
         """The user typed a character that is meant for the prompt."""
 
-        def __init__(self, character: str) -> None:
-            super().__init__()
-            self.character = character
+        character: str
 
     def __init__(
         self, project: Path, found: Iterable[BroughtFile] = (), current: str = NO_TRUST, new: Sequence[str] = ()

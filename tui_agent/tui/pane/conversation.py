@@ -3,6 +3,7 @@ spinners of running calls, the count of new lines below, and the keys that act o
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import ClassVar, Final
 
@@ -39,34 +40,30 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
     ALLOW_SELECT = True
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("conversation")]
 
+    @dataclass
     class Copied(Message):
         """Text was copied to the clipboard; `what` names the part, empty for a whole block."""
 
-        def __init__(self, text: str, what: str = "") -> None:
-            super().__init__()
-            self.text = text
-            self.what = what
+        text: str
+        what: str = ""
 
+    @dataclass
     class UndoAsked(Message):
         """The user wants a context step undone."""
 
-        def __init__(self, block: BoundaryBlock) -> None:
-            super().__init__()
-            self.block = block
+        block: BoundaryBlock
 
+    @dataclass
     class RewindAsked(Message):
         """The user wants to rewind to before the message with this number."""
 
-        def __init__(self, seq: int) -> None:
-            super().__init__()
-            self.seq = seq
+        seq: int
 
+    @dataclass
     class ForkAsked(Message):
         """The user wants to fork the conversation after the message with this number."""
 
-        def __init__(self, seq: int) -> None:
-            super().__init__()
-            self.seq = seq
+        seq: int
 
     def __init__(
         self,
@@ -222,8 +219,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         at = self._cursor if self._cursor in in_view else None
         if at is None:
             at = len(self.transcript) if self.following or not rows else rows[0].position.block
-        find = self.transcript.previous_prompt if direction < 0 else self.transcript.next_prompt
-        index = find(at)
+        index = self.transcript.prompt_beside(at, direction)
         if index is None:
             if direction > 0:
                 self.action_tail()

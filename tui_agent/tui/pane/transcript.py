@@ -138,19 +138,14 @@ class Transcript(Struct, eq=False):
         block.content.append(delta)
         self._changed(block)
 
-    def finish_prose(self, block: ProseBlock) -> None:
-        """Mark a streaming answer as complete."""
-        block.content.finish()
-        block.streaming = False
-        self._changed(block)
-
-    def finish_reasoning(
-        self, block: ReasoningBlock, *, seconds: float | None = None, tokens: int | None = None
+    def finish(
+        self, block: ProseBlock | ReasoningBlock, *, seconds: float | None = None, tokens: int | None = None
     ) -> None:
-        """Mark streaming reasoning as complete."""
+        """Mark a streaming block as complete; reasoning took `seconds` and `tokens`."""
         block.content.finish()
         block.streaming = False
-        block.seconds, block.tokens = seconds, tokens
+        if isinstance(block, ReasoningBlock):
+            block.seconds, block.tokens = seconds, tokens
         self._changed(block)
 
     # Tools
@@ -189,10 +184,6 @@ class Transcript(Struct, eq=False):
     def tool(self, call_id: str) -> ToolBlock | None:
         """The newest block of a tool call; None if the call was never shown."""
         return self._by_call.get(call_id)
-
-    def set_number(self, block: ToolBlock, seq: int) -> None:
-        """Record the number of the message that a command of the user's own became."""
-        block.seq = seq
 
     def set_tool_state(self, block: ToolBlock, state: ToolState) -> None:
         """Move a call to another state."""
@@ -329,15 +320,11 @@ class Transcript(Struct, eq=False):
         found = self.blocks[place] if place < len(self.blocks) else None
         return found if found is not None and found.id == block_id else None
 
-    def previous_prompt(self, index: int) -> int | None:
-        """The index of the nearest user block before `index`."""
-        earlier = range(min(index, len(self.blocks)) - 1, -1, -1)
-        return next((place for place in earlier if isinstance(self.blocks[place], UserBlock)), None)
-
-    def next_prompt(self, index: int) -> int | None:
-        """The index of the nearest user block after `index`."""
-        later = range(index + 1, len(self.blocks))
-        return next((place for place in later if isinstance(self.blocks[place], UserBlock)), None)
+    def prompt_beside(self, index: int, direction: int) -> int | None:
+        """The index of the nearest user block before `index` (-1) or after it (1)."""
+        end = len(self.blocks)
+        places = range(index + 1, end) if direction > 0 else range(min(index, end) - 1, -1, -1)
+        return next((place for place in places if isinstance(self.blocks[place], UserBlock)), None)
 
     def said_after(self, seq: int) -> Block | None:
         """The first block with a message of the user's whose number is above `seq`."""

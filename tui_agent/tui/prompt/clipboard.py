@@ -16,8 +16,6 @@ from tui_agent.tools.environment import child_environment
 TIMEOUT_S: Final = 5.0
 """Seconds until a clipboard program is killed: it asks the program that copied, which may never answer."""
 
-ESC: Final = "\x1b"
-
 MEDIA: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
 """Media types asked for, in order of preference."""
 
@@ -69,11 +67,6 @@ def copied_by_program(text: str, environ: Mapping[str, str]) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
-
-
-def through_tmux(sequence: str) -> str:
-    """A control sequence that tmux passes on to the terminal it is shown in, where `allow-passthrough` is on."""
-    return f"\x1bPtmux;{sequence.replace(ESC, ESC + ESC)}{ESC}\\"
 
 
 async def _offered(types: tuple[str, ...], read: tuple[str, ...], environ: Mapping[str, str], most: int) -> bytes:

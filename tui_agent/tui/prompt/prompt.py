@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic
 from typing import ClassVar
 
@@ -65,23 +66,21 @@ class Prompt(SteadyTextArea):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("prompt")]
 
+    @dataclass
     class Sent(Message):
         """The user sent `text`; `written` is the same text with its large pastes as chips."""
 
-        def __init__(self, text: str, written: str) -> None:
-            super().__init__()
-            self.text = text
-            self.written = written
+        text: str
+        written: str
 
+    @dataclass
     class PicturesPasted(Message):
         """The user pasted pictures; `Prompt.pictures_pasted` takes the answer.
 
         text: their paths, or their bytes in base64; empty: use the picture on the clipboard.
         """
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     class Begun(Message):
         """The user started to write to the model in an empty prompt."""

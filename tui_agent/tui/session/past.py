@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tui_agent.tui.cards.blocks import SubtaskBlock
+from tui_agent.tui.pane.status_bar import StatusBar
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.pane.transcript_view import TranscriptView
 from tui_agent.tui.session.ending import NEWEST
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tui_agent.agent.events import AgentEvent
     from tui_agent.agent.history.as_events import Ending
     from tui_agent.tools.base import SubtaskProgress
-    from tui_agent.tui.session.turns import StatusLine, TurnView, Waiting
+    from tui_agent.tui.session.turns import TurnView, Waiting
 
 SLICE_S: Final = 0.008
 """Seconds of work on an earlier conversation before keys are handled: half of the time a key press may take."""
@@ -42,7 +43,7 @@ class SessionEnd(msgspec.Struct, frozen=True):
         self.view.transcript.remove(self.above, self.below)
 
 
-async def glimpse(end: "Ending", pane: TranscriptView, status: "StatusLine", waiting: "Waiting") -> SessionEnd:
+async def glimpse(end: "Ending", pane: TranscriptView, status: StatusBar, waiting: "Waiting") -> SessionEnd:
     """Show the end of a session while it is being opened."""
     from tui_agent.tui.session.turns import TurnView
 
@@ -69,7 +70,7 @@ class EarlierEvents(msgspec.Struct, frozen=True):
 
 
 async def show_newest(
-    agent: "Agent", seen: SessionEnd | None, pane: TranscriptView, status: "StatusLine", waiting: "Waiting"
+    agent: "Agent", seen: SessionEnd | None, pane: TranscriptView, status: StatusBar, waiting: "Waiting"
 ) -> "tuple[TurnView, EarlierEvents]":
     """Show the end of the agent's conversation; with a glimpse of it, only what has come since."""
     from tui_agent.tui.session.turns import TurnView

@@ -22,7 +22,7 @@ from tui_agent.tui.cards.blocks import (
     ToolBlock,
     ToolState,
 )
-from tui_agent.tui.pane.status_bar import Changes, StatusBarFacts
+from tui_agent.tui.pane.status_bar import Changes, StatusBar, StatusBarFacts
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.wording import AGAIN, doing, saved_text
 
@@ -52,21 +52,8 @@ class Waiting(Protocol):
         ...
 
 
-class StatusLine(Protocol):
-    """A display of the current activity, such as `StatusBar`."""
-
-    @property
-    def status(self) -> StatusBarFacts:
-        """The current status."""
-        ...
-
-    def show(self, **changes: Unpack[Changes]) -> None:
-        """Change some fields of the status."""
-        ...
-
-
 class NoDisplay:
-    """A null object for `StatusLine` and `Waiting`, for a view that is filled off screen."""
+    """In place of the `StatusBar` and of `Waiting`, for a view that is filled off screen."""
 
     status = StatusBarFacts()
 
@@ -86,7 +73,7 @@ class TurnView:
     `changed` is called with each event that changed the context.
     """
 
-    def __init__(self, transcript: Transcript, status: StatusLine, waiting: Waiting) -> None:
+    def __init__(self, transcript: Transcript, status: StatusBar | NoDisplay, waiting: Waiting) -> None:
         self._transcript = transcript
         self._moved_at = 0
         self._status = status
@@ -249,7 +236,7 @@ class TurnView:
             text, lines = _shown_prompt(event.typed or event.text, len(event.images))
             self._transcript.add_user(text, seq=event.seq, lines=lines)
         elif (card := self._own_shown.get(event.queued)) is not None:
-            self._transcript.set_number(card, event.seq)
+            card.seq = event.seq
 
     def _on_reasoning(self, text: str) -> None:
         self.answered = True
@@ -307,7 +294,7 @@ class TurnView:
         tokens = event.usage.reasoning_tokens or None
         thoughts = [block for block in self._streamed if isinstance(block, ReasoningBlock)]
         if thoughts:
-            self._transcript.finish_reasoning(thoughts[-1], seconds=thoughts[-1].seconds, tokens=tokens)
+            self._transcript.finish(thoughts[-1], seconds=thoughts[-1].seconds, tokens=tokens)
         elif event.reasoning.strip():
             self._transcript.add_reasoning(event.reasoning, tokens=tokens)
         if event.text.strip() and not any(isinstance(block, ProseBlock) for block in self._streamed):
@@ -350,7 +337,8 @@ class TurnView:
             seconds=event.duration_ms / 1000 or None,
         )
         if event.evicted:
-            whole = _about_tokens(event.size, event.text, event.tokens)
+            # Scaled from the tokens of the part that is shown.
+            whole = round(event.size * event.tokens / max(1, len(event.text)))
             self._transcript.add_boundary(
                 f"{event.name} result evicted",
                 before=whole,
@@ -361,14 +349,10 @@ class TurnView:
                 restores=True,
             )
         if event.name == USER_SHELL:
-            self._number_own(block, event.seq)
+            # It has the number of the message that it became or waits to become.
+            self._own_shown[event.seq], block.seq = block, event.seq
         else:
             self._active_tools()
-
-    def _number_own(self, card: ToolBlock, seq: int) -> None:
-        """Give the card of a user's own command the number of the message that it became or waits to become."""
-        self._own_shown[seq] = card
-        self._transcript.set_number(card, seq)
 
     def _on_context_step(self, event: events.ContextStep) -> None:
         if event.step in ("summary", "checkpoint"):
@@ -425,12 +409,12 @@ class TurnView:
 
     def _finish_reasoning(self) -> None:
         if self._reasoning is not None:
-            self._transcript.finish_reasoning(self._reasoning, seconds=monotonic() - self._reasoning_began)
+            self._transcript.finish(self._reasoning, seconds=monotonic() - self._reasoning_began)
             self._reasoning = None
 
     def _finish_prose(self) -> None:
         if self._prose is not None:
-            self._transcript.finish_prose(self._prose)
+            self._transcript.finish(self._prose)
             self._prose = None
 
     def _settle(self, state: ToolState) -> None:
@@ -486,11 +470,6 @@ def _tool_state(status: str) -> ToolState:
         return ToolState(status)
     except ValueError:
         return ToolState.ERROR
-
-
-def _about_tokens(size: int, text: str, tokens: int) -> int:
-    """Estimated tokens of a text of `size` characters, scaled from the `tokens` of the shown part."""
-    return round(size * tokens / max(1, len(text)))
 
 
 def _line_count(text: str) -> int:

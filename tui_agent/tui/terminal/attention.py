@@ -5,6 +5,7 @@ from time import monotonic
 from typing import Final
 
 from tui_agent.text import one_line
+from tui_agent.tui.terminal.sequences import through_tmux
 
 LONG_TURN_S: Final = 10.0
 """Turns of at least this many seconds end with a notification."""
@@ -82,6 +83,4 @@ def notification(title: str, text: str, environ: Mapping[str, str]) -> str:
     title, text = one_line(title, MAX_TITLE), one_line(text, MAX_TITLE).replace(";", ",")
     takes_777 = "VTE_VERSION" in environ or environ.get("TERM", "").startswith(("rxvt", "foot"))
     sequence = f"\x1b]777;notify;{title.replace(';', ',')};{text}\x07" if takes_777 else f"\x1b]9;{title} ({text})\x07"
-    if "TMUX" in environ:
-        return f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\"
-    return sequence
+    return through_tmux(sequence) if "TMUX" in environ else sequence

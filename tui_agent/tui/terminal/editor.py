@@ -128,17 +128,11 @@ async def _exit_code(command: list[str], environ: Mapping[str, str], folder: Pat
 async def _ended(process: asyncio.subprocess.Process) -> int:
     try:
         return await process.wait()
-    finally:
-        if process.returncode is None:
-            await _end(process)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    process.terminate()
-    try:
+    except asyncio.CancelledError:
+        process.terminate()
         with suppress(TimeoutError):
-            async with asyncio.timeout(GRACE_S):
-                await process.wait()
+            await asyncio.wait_for(process.wait(), GRACE_S)
+        raise
     finally:
         if process.returncode is None:
             process.kill()

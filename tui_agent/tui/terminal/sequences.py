@@ -30,6 +30,11 @@ _MOUSE: Final = r"\[<[0-9]+;[0-9]+;[0-9]+[Mm]"
 """A report of the mouse behind its Esc."""
 
 
+def through_tmux(sequence: str) -> str:
+    """A control sequence that tmux passes on to the terminal it is shown in, where `allow-passthrough` is on."""
+    return f"\x1bPtmux;{sequence.replace(ESC, ESC + ESC)}{ESC}\\"
+
+
 def split_begun(text: str) -> tuple[str, str]:
     """Split off an incomplete sequence at the end of a text."""
     begun = re.search(_BEGUN, text)
