@@ -8,8 +8,8 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
@@ -134,13 +134,20 @@ _REASONS = {
 """What is wrong, and what to do instead, by error number."""
 
 
-@contextmanager
-def folder_of(path: Path) -> Iterator[int]:
+def folder_of(path: Path) -> AbstractContextManager[int]:
     """A descriptor of the folder that contains `path` (of ``/`` for ``/`` itself)."""
-    descriptor = os.open(path.anchor, _FOLDER_FLAGS)
+    return folder_below(os.open(path.anchor, _FOLDER_FLAGS), path.parts[1:-1], _FOLDER_FLAGS)
+
+
+@contextmanager
+def folder_below(descriptor: int, names: Iterable[str], flags: int) -> Iterator[int]:
+    """A descriptor of the folder at the end of these names, opened one by one. Raises OSError.
+
+    `descriptor`, of the folder where they begin, is closed.
+    """
     try:
-        for part in path.parts[1:-1]:
-            below = os.open(part, _FOLDER_FLAGS, dir_fd=descriptor)
+        for name in names:
+            below = os.open(name, flags, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = below
         yield descriptor

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -77,15 +77,16 @@ class _Line(msgspec.Struct, frozen=True):
 
     @property
     def indentation(self) -> str:
-        return _indentation(self.body)
+        return self.body[: len(self.body) - len(self.body.lstrip())]
 
 
 def _replaced_loosely(text: str, old: str, new: str) -> Replaced | None:
     """Replace the only whole lines that are `old` but for white space; None if there are none, or several."""
     lines, wanted = _split(text), _split(old)
+    bodies, wanted_bodies = [line.body for line in lines], [line.body for line in wanted]
     closed = bool(wanted) and bool(wanted[-1].end)
     for differed, key in (("line ends", str.rstrip), ("indentation", str.strip)):
-        starts = [start for start in _starts(lines, wanted, key) if _shifts(lines[start:], wanted) is not None]
+        starts = [start for start in _starts(bodies, wanted_bodies, key) if _shifts(lines[start:], wanted) is not None]
         if len(starts) > 1:
             return None
         if starts:
@@ -107,13 +108,12 @@ def _split(text: str) -> list[_Line]:
     return lines
 
 
-def _starts(lines: list[_Line], wanted: list[_Line], key: Callable[[str], str]) -> list[int]:
+def _starts(lines: Iterable[str], wanted: Iterable[str], key: Callable[[str], str]) -> list[int]:
     """Where as many `lines` as `wanted` equal these by `key`."""
-    pattern = [key(line.body) for line in wanted]
+    keys, pattern = list(map(key, lines)), list(map(key, wanted))
     if not any(line.strip() for line in pattern):
         return []
     anchor = max(range(len(pattern)), key=lambda index: len(pattern[index]))
-    keys = [key(line.body) for line in lines]
     places = (index - anchor for index, line in enumerate(keys) if line == pattern[anchor])
     return [start for start in places if keys[start : start + len(pattern)] == pattern]
 
@@ -161,10 +161,6 @@ def _shifted(indentation: str, shifts: dict[str, str]) -> str:
     return known[nearest] + rest
 
 
-def _indentation(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]
-
-
 def _only_crlf(text: str) -> bool:
     return "\r\n" in text and text.count("\r\n") == text.count("\n")
 
@@ -205,27 +201,12 @@ def _not_found(text: str, old: str) -> str:
         return "Leave out the line numbers and tabs that read_file puts in front of each line."
     lines = text.split("\n")
     wanted = old.strip("\r\n").split("\n")
-    loose = _loosely_equal(lines, wanted)
-    if loose is not None:
-        return f"It differs only in white space from these lines:\n{_region(lines, loose, len(wanted))}"
+    if loose := _starts(lines[:_LINES_COMPARED], wanted, lambda line: "".join(line.split())):
+        return f"It differs only in white space from these lines:\n{_region(lines, loose[0], len(wanted))}"
     near = _nearest(lines, wanted)
     if near is None:
         return "Read it again: it may have changed."
     return f"The nearest lines are:\n{_region(lines, near, len(wanted))}\nCopy `old` from the file exactly."
-
-
-def _loosely_equal(lines: list[str], wanted: list[str]) -> int | None:
-    """The index where the `lines` equal `wanted`, ignoring white space."""
-    pattern = ["".join(line.split()) for line in wanted]
-    if not any(pattern):
-        return None
-    squeezed = ["".join(line.split()) for line in lines[:_LINES_COMPARED]]
-    anchor = max(range(len(pattern)), key=lambda index: len(pattern[index]))
-    for index, line in enumerate(squeezed):
-        start = index - anchor
-        if line == pattern[anchor] and squeezed[start : start + len(pattern)] == pattern:
-            return start
-    return None
 
 
 def _nearest(lines: list[str], wanted: list[str]) -> int | None:

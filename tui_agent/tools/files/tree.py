@@ -14,8 +14,8 @@ import math
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -26,6 +26,7 @@ from msgspec import structs
 from tui_agent.conversation.entries import FileChange, FileState, file_change
 from tui_agent.system.durable import in_thread
 from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.files.confined import folder_below
 from tui_agent.tools.files.git_index import GitIndex, content_name
 from tui_agent.tools.files.ignore_rules import IGNORE_FILES, IgnoreRules, read_rules
 from tui_agent.tools.files.states import ABSENT, RACY_NS, Stamp, look_in
@@ -555,18 +556,9 @@ class _Walk:
         return _Known(stamp, is_certain, seen.state, unread=unread)
 
 
-@contextmanager
-def _opened_below(root: int, path: str) -> Iterator[int]:
+def _opened_below(root: int, path: str) -> AbstractContextManager[int]:
     """A descriptor of a folder, opened without following links. Raises OSError."""
-    descriptor = os.dup(root)
-    try:
-        for name in path.split("/"):
-            below = os.open(name, _FOLDER_FLAGS, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = below
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    return folder_below(os.dup(root), path.split("/"), _FOLDER_FLAGS)
 
 
 def _made(path: str, folders: dict[str, _Folder]) -> int | None:

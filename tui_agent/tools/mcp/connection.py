@@ -8,10 +8,10 @@ import asyncio
 import contextlib
 import importlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from tui_agent.conversation.entries import Outcome
 from tui_agent.system.durable import in_thread, to_completion
@@ -32,18 +32,15 @@ from tui_agent.tools.mcp.known import (
     KnownPrompt,
     KnownServer,
     known_tool,
-    mend,
     unique,
 )
 from tui_agent.tools.mcp.open_tasks import GOES_ON, OpenTasks, call_key
-from tui_agent.tools.mcp.process import TOO_MANY, ErrorLog, Unsolicited, running
+from tui_agent.tools.mcp.process import TOO_MANY, ErrorLog, running
 from tui_agent.tracing import current
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.client import ClientRequestContext, IncomingMessage, Transport
-    from mcp.client._transport import ReadStream, TransportStreams
-    from mcp.shared.message import SessionMessage
     from mcp_types import (
         CallToolResult,
         ElicitRequestParams,
@@ -331,6 +328,7 @@ class Connection:
         from mcp import Client
         from mcp_types import Implementation
 
+        from tui_agent.tools.mcp.repairing import repaired
         from tui_agent.tools.mcp.tasks import TasksExtension
         from tui_agent.version import __version__
 
@@ -347,7 +345,7 @@ class Connection:
             self._unauthorized = Unauthorized()
             transport = listening(server, self._tokens, self._unauthorized, self._sign_in)
         return Client(
-            _repaired(transport, lambda: self._ended(over, TOO_MANY)),
+            repaired(transport, lambda: self._ended(over, TOO_MANY)),
             client_info=Implementation(name="tui-agent", version=__version__),
             logging_callback=self._take_log,
             message_handler=self._take_message,
@@ -486,62 +484,6 @@ def _in_span() -> Iterator[None]:
         yield
     finally:
         context.detach(token)
-
-
-@asynccontextmanager
-async def _repaired(transport: "Transport", flooded: Callable[[], None]) -> "AsyncGenerator[TransportStreams, None]":
-    """The transport's streams, repaired so that one bad definition in a list does not make the SDK reject the others.
-
-    Calls `flooded` if too many unsolicited messages arrive; for a process, `process` checks that itself.
-    """
-    async with transport as (reads, writes):
-        yield _RepairedStream(reads, flooded), writes
-
-
-class _RepairedStream:
-    """A stream of messages with lists of tools that the SDK accepts; it ends if it becomes a flood."""
-
-    def __init__(self, reads: "ReadStream[SessionMessage | Exception]", flooded: Callable[[], None]) -> None:
-        self._reads = reads
-        self._flooded = flooded
-        self._unasked = Unsolicited()
-
-    async def receive(self) -> "SessionMessage | Exception":
-        return self._taken(await self._reads.receive())
-
-    def _taken(self, message: "SessionMessage | Exception") -> "SessionMessage | Exception":
-        if isinstance(message, Exception):
-            return message
-        mend(getattr(message.message, "result", None))
-        if hasattr(message.message, "method"):
-            self._unasked.add()
-            if self._unasked.too_many:
-                from anyio import EndOfStream
-
-                self._flooded()
-                raise EndOfStream
-        return message
-
-    async def aclose(self) -> None:
-        await self._reads.aclose()
-
-    def __aiter__(self) -> "_RepairedStream":
-        return self
-
-    async def __anext__(self) -> "SessionMessage | Exception":
-        from anyio import EndOfStream
-
-        try:
-            return self._taken(await anext(self._reads))
-        except EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> "_RepairedStream":
-        await self._reads.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self._reads.__aexit__(*error)
 
 
 async def _paged(read: Callable[..., Awaitable[object]], what: str) -> list[object]:

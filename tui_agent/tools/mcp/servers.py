@@ -29,7 +29,7 @@ from tui_agent.tools.mcp.configuration import (
 from tui_agent.tools.mcp.known import KnownServer, KnownTool, ServerListCache, prompt_arguments, tool_name
 from tui_agent.tools.mcp.open_tasks import call_key
 from tui_agent.tools.mcp.search import Index, SearchableTool
-from tui_agent.tools.mcp.server_tool import ServerTool
+from tui_agent.tools.mcp.tools import ServerTool
 
 if TYPE_CHECKING:
     from tui_agent.tools.mcp.connection import Connection
@@ -106,7 +106,8 @@ class ToolServers:
         self._sign_ins = home / FOLDER / SIGN_INS
         self._limits = ServerTimeouts(settings.start_seconds, settings.call_seconds)
         self._servers: dict[str, ConfiguredServer] = {}
-        self._on: tuple[str, ...] = ()
+        self.on: tuple[str, ...] = ()
+        """The names of the servers that were turned on when what is offered was last put together."""
         self._connections: dict[str, Connection] = {}
         self._known: dict[str, KnownServer] = {}
         self._calls: dict[str, int] = {}
@@ -139,11 +140,6 @@ class ToolServers:
 
     def __bool__(self) -> bool:
         return bool(self._servers)
-
-    @property
-    def on(self) -> tuple[str, ...]:
-        """The names of the servers that were turned on when what is offered was last put together."""
-        return self._on
 
     def is_on(self, name: str) -> bool:
         """Whether the server of this name is turned on; one that runs stays so when its files change. Reads files if it
@@ -412,14 +408,14 @@ class ToolServers:
 
     def _arrange(self) -> None:
         """Put together what the servers offer that are turned on now. Reads files."""
-        self._on = tuple(filter(self.is_on, self._servers))
+        self.on = tuple(filter(self.is_on, self._servers))
         self._put_together()
 
     def _put_together(self) -> None:
         self._tools = {}
         given = (each.definition for each in self.own.values())
         entries = [SearchableTool("", KnownTool(each.name, each.description, each.schema)) for each in given]
-        for name in self._on:
+        for name in self.on:
             for tool in (self.known(name) or KnownServer()).tools:
                 believed = self._servers[name].server.believe_hints
                 self._tools[tool_name(name, tool.name)] = ServerTool(self, name, tool, believed=believed)

@@ -1,7 +1,7 @@
 """Reading from the web: `fetch_url`."""
 
 import asyncio
-from http import HTTPStatus
+import http.client
 
 from typing_extensions import override
 
@@ -108,7 +108,7 @@ def _heading(response: Response, title: str = "") -> str:
 
 async def _refused(response: Response) -> ToolFailure:
     """The failure for an error status: with what may be done, and the beginning of the server's answer."""
-    reason = response.reason or _phrase(response.status)
+    reason = response.reason or http.client.responses.get(response.status, "an error")
     advice = _ADVICE.get(response.status) or (
         "The server has trouble of its own: try again later."
         if response.status >= 500
@@ -134,10 +134,3 @@ async def _excerpt(response: Response) -> str:
     except ToolFailure:
         return ""
     return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "an error"
