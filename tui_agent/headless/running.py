@@ -25,7 +25,7 @@ from tui_agent.headless.standard_input import with_data
 from tui_agent.headless.structured import ResultSchema
 from tui_agent.models.catalogue import OFFLINE, catalogue_of
 from tui_agent.models.choice import default_model
-from tui_agent.models.ollama.address import pulled_models
+from tui_agent.models.ollama.server import pulled_models
 from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
 from tui_agent.settings.writing import with_setting

@@ -167,9 +167,7 @@ class Catalogue:
         provider = self.provider_of(name)
         return None if provider.has_key() else provider.key
 
-    def known_models(
-        self, tiers: Mapping[Tier, Sequence[str]] | None = None, local: LocalModels = THIS_MACHINE
-    ) -> list[ModelProfile]:
+    def known_models(self, local: LocalModels = THIS_MACHINE) -> list[ModelProfile]:
         """All models to choose from, with tier, window and prices, with those of local servers that answer at once.
 
         Imports the price catalogue and asks the servers, so call it in a thread.
@@ -178,12 +176,12 @@ class Catalogue:
 
         found: list[ModelProfile] = []
         for provider in self.providers:
-            listed = (self.quick_profile(f"{provider.id}:{model}", tiers) for model in listed_models(provider))
+            listed = (self.quick_profile(f"{provider.id}:{model}") for model in listed_models(provider))
             # Another server at a provider's address has its own models: its profiles have no catalogue.
             found += [look_up(profile) for profile in listed if profile.catalogue]
             for model in provider.installed(local):
                 with contextlib.suppress(UnknownModel):
-                    found.append(_with_installed(self.quick_profile(f"{provider.id}:{model.id}", tiers), model))
+                    found.append(_with_installed(self.quick_profile(f"{provider.id}:{model.id}"), model))
         return [*found, self.quick_profile(OFFLINE)]
 
     def _with_words(self, text: str, providers: Iterable[Provider]) -> ModelName | None:

@@ -124,24 +124,20 @@ def plain(text: str) -> str:
 
     For a web page, which a proxy or gateway may send, this is its title; for other markup, its text.
     """
+    from html import unescape
+
     text = valid_text(text[: 20 * TEXT_LIMIT])
     if _PAGE.search(text):
         title = _TITLE.search(text)
-        text = _unescaped(title[1]) if title else "a web page instead of an answer"
+        text = unescape(title[1]) if title else "a web page instead of an answer"
     elif _MARKUP.search(text):
-        text = _unescaped(_TAG.sub(" ", text))
+        text = unescape(_TAG.sub(" ", text))
     if sum(c == "\ufffd" or not (c.isprintable() or c.isspace()) for c in text) > MOST_UNREADABLE * len(text):
         text = "something that is no text"
     text = clean(text) if "\x1b" in text else text
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     line = redact(line)
     return line if len(line) <= TEXT_LIMIT else line[: TEXT_LIMIT - 1] + "…"
-
-
-def _unescaped(markup: str) -> str:
-    from html import unescape
-
-    return unescape(markup)
 
 
 def error_text_in(body: object) -> str:

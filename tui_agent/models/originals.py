@@ -43,7 +43,7 @@ def notes(form: Form, block: Block) -> dict[str, str]:
 
 def with_original(form: Form, block: BlockT, originals: Sequence[Json], parts: Sequence[str] = ()) -> BlockT:
     """The block with the JSON it was read from; `parts`: the texts that a result's text was joined from."""
-    written = _json(originals)
+    written = as_json(originals)
     if r"\u0000" in written:
         return marked(form, block, **{"as": written, "digest": _digest(block), "whole": "yes"})
     text, start = _said(block), 0
@@ -55,7 +55,7 @@ def with_original(form: Form, block: BlockT, originals: Sequence[Json], parts: S
     holes += [(image.data, f"{_HOLE}{number}") for number, image in enumerate(_pictures(block))]
     if isinstance(block, ToolCall | ToolResult) and not parts and len(text) >= _WORTH and is_object(text):
         holes.append((json.loads(text), _HOLE))
-    return marked(form, block, **{"as": _json(_replaced(list(originals), holes)), "digest": _digest(block)})
+    return marked(form, block, **{"as": as_json(_replaced(list(originals), holes)), "digest": _digest(block)})
 
 
 def original(form: Form, block: Block) -> list[Json] | None:
@@ -91,7 +91,8 @@ def _brief(value: object) -> object:
             return value
 
 
-def _json(value: object) -> str:
+def as_json(value: object) -> str:
+    """Compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

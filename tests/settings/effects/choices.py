@@ -29,7 +29,7 @@ from tui_agent.models.choice import (
     small_model,
     tier_table,
 )
-from tui_agent.models.ollama.address import address_of
+from tui_agent.models.ollama.server import address_of
 from tui_agent.session_parts import knowledge_of
 from tui_agent.settings import GivenValue, Settings
 from tui_agent.tools.notes.memory import Notes

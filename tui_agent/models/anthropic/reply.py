@@ -63,16 +63,12 @@ class _Usage(msgspec.Struct):
     server_tool_use: _ServerTools | None = None
 
 
-class _Transformation(msgspec.Struct):
-    type: str = ""
-
-
-class _MissReason(msgspec.Struct):
+class _Kind(msgspec.Struct):
     type: str = ""
 
 
 class _Diagnostics(msgspec.Struct):
-    cache_miss_reason: _MissReason | None = None
+    cache_miss_reason: _Kind | None = None
 
 
 class _ContentBlock(msgspec.Struct):
@@ -92,7 +88,7 @@ class _Message(msgspec.Struct):
     model: str = ""
     diagnostics: _Diagnostics | None = None
     usage: _Usage | None = None
-    input_transformations: list[_Transformation] | None = None
+    input_transformations: list[_Kind] | None = None
     content: list[_ContentBlock] | None = None
     stop_reason: str | None = None
 
@@ -113,7 +109,7 @@ class _Event(msgspec.Struct):
     content_block: _ContentBlock | None = None
     delta: _Delta | None = None
     usage: _Usage | None = None
-    input_transformations: list[_Transformation] | None = None
+    input_transformations: list[_Kind] | None = None
 
 
 _KNOWN = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message_stop"})
@@ -276,7 +272,7 @@ class AnthropicReply(Reply):
                 if (value := getattr(usage, name)) is not None:
                     setattr(self._usage, name, value)
 
-    def _count_dropped(self, transformations: list[_Transformation] | None) -> None:
+    def _count_dropped(self, transformations: list[_Kind] | None) -> None:
         if transformations is not None:
             self._dropped = sum(each.type == "thinking_dropped" for each in transformations)
 

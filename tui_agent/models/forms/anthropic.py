@@ -80,8 +80,7 @@ class AnthropicForm(FormReader):
             around = self.around(role, blocks)
         if not parts and around.get("content") in (TEXT, PARTS):
             return []
-        only = parts[0] if len(parts) == 1 else {}
-        return [filled(around, "content", parts, str(only["text"]) if only.keys() == {"type", "text"} else None)]
+        return [filled(around, "content", parts)]
 
     @override
     def by_itself(self, block: Block, role: Role) -> list[Json]:

@@ -16,7 +16,6 @@ from tui_agent.models.forms.reading import (
     MessagePlace,
     Part,
     arguments_at,
-    as_json,
     filled,
     items,
     mapping,
@@ -24,7 +23,7 @@ from tui_agent.models.forms.reading import (
     text_at,
 )
 from tui_agent.models.gemini.request import SENTINEL, CallKey, parts_for
-from tui_agent.models.originals import Json, notes, original, stands_for
+from tui_agent.models.originals import Json, as_json, notes, original, stands_for
 
 _CAMEL = {
     "inline_data": "inlineData",
@@ -101,7 +100,7 @@ class GeminiForm(FormReader):
         parts, around = self.parts(blocks, role), note_around(self.form, blocks)
         if not parts and (around is None or around.get("parts") == PARTS):
             return []
-        return [filled(self.around(role, blocks) if around is None else around, "parts", parts, None)]
+        return [filled(self.around(role, blocks) if around is None else around, "parts", parts)]
 
     @override
     def parts(self, blocks: Sequence[Block], role: Role) -> list[Json]:

@@ -16,7 +16,6 @@ from tui_agent.models.forms.reading import (
     FormReader,
     MessagePlace,
     Part,
-    as_json,
     filled,
     items,
     mapping,
@@ -25,7 +24,7 @@ from tui_agent.models.forms.reading import (
     text_at,
 )
 from tui_agent.models.openai.chat_request import call_for, part_for, result_for, short_id, short_name
-from tui_agent.models.originals import Form, Json, marked, original, stands_for
+from tui_agent.models.originals import Form, Json, as_json, marked, original, stands_for
 
 _SYSTEM: Final = ("system", "developer")
 
@@ -124,10 +123,7 @@ class OpenAiForm(FormReader):
             return written
         if around is None:
             around = self.around(role, [*said, *(block for block in blocks if isinstance(block, ToolCall))])
-        only = parts[0] if len(parts) == 1 else {}
-        text = str(only["text"]) if only.keys() == {"type", "text"} else None
-        message = filled(filled(around, "content", parts, text), "refusal", parts, text)
-        message = filled(message, "tool_calls", calls, None)
+        message = filled(filled(filled(around, "content", parts), "refusal", parts), "tool_calls", calls)
         if message.get("function_call") == PARTS:
             message["function_call"] = calls[0] if calls else None
         return [*written, message]

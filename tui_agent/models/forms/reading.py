@@ -20,7 +20,7 @@ from tui_agent.conversation.entries import Kind, Message, Role, tool_result
 from tui_agent.conversation.request import OPENING, RequestMessage
 from tui_agent.conversation.view import View
 from tui_agent.conversation.wire import fresh_id, is_object, read_arguments, safe_id
-from tui_agent.models.originals import Form, Json, marked, notes, original, with_original
+from tui_agent.models.originals import Form, Json, as_json, marked, notes, original, with_original
 
 TEXT: Final = "\0text"
 """In a message's note, in place of its only text."""
@@ -112,10 +112,6 @@ def arguments_at(value: object, place: MessagePlace) -> str:
     if not is_object(arguments):
         raise place.unknown("these arguments cannot be sent: nested too deeply, or a number too large")
     return arguments
-
-
-def as_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 class FormReader(ABC):
@@ -309,8 +305,8 @@ def note_around(form: Form, blocks: Iterable[Block]) -> Json | None:
     return found
 
 
-def filled(around: Json, key: str, parts: Sequence[Json], text: str | None) -> Json:
+def filled(around: Json, key: str, parts: Sequence[Json]) -> Json:
     """The message with its parts, or with its only text, under a key."""
-    if around.get(key) == TEXT:
-        return {**around, key: list(parts) if text is None else text}
-    return {**around, key: list(parts)} if around.get(key) == PARTS else around
+    if around.get(key) == TEXT and len(parts) == 1 and parts[0].keys() == {"type", "text"}:
+        return {**around, key: str(parts[0]["text"])}
+    return {**around, key: list(parts)} if around.get(key) in (TEXT, PARTS) else around

@@ -11,10 +11,10 @@ from tui_agent.conversation.entries import Kind, Message, Role
 from tui_agent.conversation.view import View
 from tui_agent.models.encoding import encode
 from tui_agent.models.forms.openai import OpenAiForm, content_parts
-from tui_agent.models.forms.reading import PARTS, TEXT, MessagePlace, Part, as_json, filled, items, note_around, text_at
+from tui_agent.models.forms.reading import PARTS, TEXT, MessagePlace, Part, filled, items, note_around, text_at
 from tui_agent.models.openai.chat_request import short_id, short_name
 from tui_agent.models.openai.responses_request import PART_TYPES, SEPARATOR, items_for
-from tui_agent.models.originals import Form, Json, original, stands_for
+from tui_agent.models.originals import Form, Json, as_json, original, stands_for
 
 _CLIENT: Final = (
     "function_call",
@@ -82,9 +82,7 @@ class ResponsesForm(OpenAiForm):
         around = note_around(self.form, blocks)
         if not parts and around is None:
             return written
-        only = parts[0] if len(parts) == 1 else {}
-        text = str(only["text"]) if only.keys() == {"type", "text"} else None
-        return [*written, filled(around or self.around(role, blocks), "content", parts, text)]
+        return [*written, filled(around or self.around(role, blocks), "content", parts)]
 
     @override
     def by_itself(self, block: Block, role: Role) -> list[Json]:

@@ -1,4 +1,4 @@
-"""Models run by Ollama.
+"""Models run by Ollama, and the download of one.
 
 Every request sets the context size, because Ollama's default is small; that size is the model's window.
 """
@@ -14,15 +14,22 @@ from typing_extensions import override
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, Adapter
-from tui_agent.models.base import THIS_MACHINE, Completed, ConnectionLost, LocalModels, ModelError
+from tui_agent.models.base import (
+    THIS_MACHINE,
+    Completed,
+    ConnectionLost,
+    LocalModels,
+    ModelError,
+    PullProgress,
+    UnknownModel,
+)
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import ErrorReply, ServerRefusedError, WrongServerError, bad_address
+from tui_agent.models.errors import ErrorReply, ServerRefusedError, WrongServerError, bad_address, plain
 from tui_agent.models.http import HttpClient
-from tui_agent.models.ollama.address import address_of, names_in
 from tui_agent.models.ollama.errors import no_tools, not_pulled, not_running, overflow, refused
-from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
-from tui_agent.models.ollama.reply import OllamaReply
+from tui_agent.models.ollama.reply import OllamaReply, parsed_line
 from tui_agent.models.ollama.request import OllamaEncoder, OllamaOptions, Piece
+from tui_agent.models.ollama.server import OllamaFacts, address_of, loaded_context, names_in, read_facts
 from tui_agent.models.provider import Provider
 from tui_agent.models.token_bounds import LastMeasured
 
@@ -34,6 +41,8 @@ MIN_TOKENS_PER_BYTE = 0.2
 """The fewest tokens per byte in prose and code."""
 IMPLAUSIBLE_TOKENS_PER_BYTE = 1 / 12
 """A count with fewer tokens per byte must exclude cached tokens, as that of servers from 2024 does."""
+PULL_IDLE_TIMEOUT_S = 120.0
+"""Seconds without a line from Ollama, which verifies what it has downloaded without reporting progress."""
 
 
 class OllamaModel(Adapter[HttpClient, OllamaReply]):
@@ -151,18 +160,14 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
         Servers before 0.12.6 silently drop the beginning of a prompt that is too long. Raises `ContextOverflow` if
         this one must have done so.
         """
-        least, window = self._least(request, size), self._profile.window
+        known, window = self._last.known(request, size), self._profile.window
+        least = known.tokens + int(MIN_TOKENS_PER_BYTE * known.rest)
         if self._context and counted <= window < least:
             raise overflow(self._profile.id, least, window)
         if counted < IMPLAUSIBLE_TOKENS_PER_BYTE * size:
             return 0
         self._last.take(request, size, counted)
         return counted
-
-    def _least(self, request: ModelRequest, size: int) -> int:
-        """A lower bound of a request's tokens, from those of the request it continues."""
-        known = self._last.known(request, size)
-        return known.tokens + int(MIN_TOKENS_PER_BYTE * known.rest)
 
     async def _names(self, capability: str) -> list[str]:
         """Ollama's models with a capability; none if it does not answer."""
@@ -184,3 +189,48 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
     @override
     def _unreachable(self, text: str) -> ModelError:
         return ConnectionLost(not_running(self._url))
+
+
+class _Pulled(msgspec.Struct):
+    status: str = ""
+    digest: str = ""
+    total: int = 0
+    completed: int = 0
+
+
+async def pulling(provider: Provider, model: str, configured: str = "") -> AsyncGenerator[PullProgress, None]:
+    """Download a model, and yield the progress of all its parts after each line from Ollama.
+
+    If stopped, the downloaded parts are kept. Raises `ModelError`.
+    """
+    import httpx2
+
+    try:
+        address = address_of(configured)
+    except ValueError as error:
+        raise bad_address(provider, str(error)) from error
+    client = HttpClient(address, os.environ.get("OLLAMA_API_KEY", ""), PULL_IDLE_TIMEOUT_S)
+    parts: dict[str, _Pulled] = {}
+    broke = ModelError(f"The download of {plain(model)} broke off. Try again: it resumes where it was.")
+    finished = False
+    try:
+        async with contextlib.aclosing(
+            client.lines("/api/pull", msgspec.json.encode({"model": model, "stream": True}))
+        ) as lines:
+            async for raw in lines:
+                line = msgspec.convert(parsed_line(raw), _Pulled)
+                if line.digest and line.total:
+                    parts[line.digest] = line
+                finished = line.status == "success"
+                done = sum(each.completed for each in parts.values())
+                yield PullProgress(plain(line.status), done, sum(each.total for each in parts.values()))
+    except ServerRefusedError as error:
+        raise UnknownModel(f"Ollama cannot get {plain(model)}: {plain(error.refusal.text)}") from error
+    except (httpx2.ConnectError, httpx2.ConnectTimeout, ConnectionError) as error:
+        raise ConnectionLost(not_running(address)) from error
+    except (httpx2.HTTPError, WrongServerError, ValueError) as error:
+        raise broke from error
+    finally:
+        await client.close()
+    if not finished:
+        raise broke

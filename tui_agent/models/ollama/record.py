@@ -4,8 +4,7 @@ from collections.abc import AsyncGenerator
 
 from tui_agent.conversation.profile import FREE, ModelProfile
 from tui_agent.models.base import LocalModels, Model, PullProgress
-from tui_agent.models.ollama.address import VARIABLE, installed_models
-from tui_agent.models.ollama.facts import is_remote
+from tui_agent.models.ollama.server import VARIABLE, installed_models, is_remote
 from tui_agent.models.provider import Provider
 from tui_agent.settings.schema import ModelsSettings
 
@@ -29,7 +28,7 @@ def _profile(model: str) -> ModelProfile:
 
 
 def _pull(model: str, local: LocalModels) -> AsyncGenerator[PullProgress, None]:
-    from tui_agent.models.ollama.pulling import pulling
+    from tui_agent.models.ollama.adapter import pulling
 
     return pulling(OLLAMA, model, local.host)
 

@@ -171,7 +171,8 @@ class _OpenCall:
 class ChatReply(Reply):
     """Reads the stream's chunks in order; `complete` after a finish reason or the end marker.
 
-    `max_tokens` is the request's (0: do not distinguish a full window from it).
+    `usage` is what the server reported (`metered`: it did), or was set with `count`. `reason`: why the answer ended, in
+    the server's word; empty if it did not say. `max_tokens` is the request's (0: do not tell a full window from it).
     """
 
     def __init__(self, model: str, taken: frozenset[str] = frozenset(), max_tokens: int = 0) -> None:
@@ -179,10 +180,10 @@ class ChatReply(Reply):
         self._max_tokens = max_tokens
         self._blocks: list[OpenText | _OpenCall] = []
         self._calls: dict[int, _OpenCall] = {}
-        self._usage = Usage()
+        self.usage = Usage()
         self._charged: float | None = None
-        self._reason = ""
-        self._metered = False
+        self.reason = ""
+        self.metered = False
         self._refused = False
         self._timings: Timings | None = None
 
@@ -209,31 +210,16 @@ class ChatReply(Reply):
             part = choice.message if whole else choice.delta
             events += self._message(part) if part is not None else ()
             if choice.finish_reason or whole:
-                self._reason, self.complete = (choice.finish_reason or self._reason or "stop").lower(), True
+                self.reason, self.complete = (choice.finish_reason or self.reason or "stop").lower(), True
         if (took := chunk.timings) is not None:
             self._timings = Timings(took.prompt_ms / 1000, took.predicted_ms / 1000, max(0, took.prompt_n))
         used = chunk.usage or (chunk.x_groq.usage if chunk.x_groq is not None else None)
         if used is not None:
-            self._metered = True
-            self._usage = _counted(used, self._usage)
+            self.metered = True
+            self.usage = _counted(used, self.usage)
             self._charged = used.usd if used.usd is not None else self._charged
-            events.append(Metered(self._usage, self._charged))
+            events.append(Metered(self.usage, self._charged))
         return events
-
-    @property
-    def usage(self) -> Usage:
-        """The usage that the server reported, or that was set with `count`."""
-        return self._usage
-
-    @property
-    def reason(self) -> str:
-        """Why the answer ended, in the server's word; empty if it did not say."""
-        return self._reason
-
-    @property
-    def metered(self) -> bool:
-        """Whether the server reported usage."""
-        return self._metered
 
     @property
     def empty(self) -> bool:
@@ -247,7 +233,7 @@ class ChatReply(Reply):
 
     def count(self, read: int, written: int) -> None:
         """Set the tokens read and written, if the server does not report them."""
-        self._usage = msgspec.structs.replace(self._usage, input_tokens=read, output_tokens=written)
+        self.usage = msgspec.structs.replace(self.usage, input_tokens=read, output_tokens=written)
 
     def take_in(self, written: str) -> None:
         """End the answer with output that the server rejected, as text."""
@@ -257,17 +243,17 @@ class ChatReply(Reply):
     @override
     def completed(self) -> Completed:
         """The whole answer. Raises `Unavailable` if the server aborted it, since a retry may help."""
-        if self._reason in _FAILED:
+        if self.reason in _FAILED:
             raise Unavailable(f"{self._model} stopped in the middle of its answer: try again.")
         blocks = tuple(block for opened in self._blocks if (block := self._closed(opened)) is not None)
         calls = any(isinstance(block, ToolCall) for block in blocks)
-        reason = "refusal" if self._refused else _STOP.get(self._reason, "end_turn")
+        reason = "refusal" if self._refused else _STOP.get(self.reason, "end_turn")
         if reason in ("end_turn", "tool_calls"):
             reason = "tool_calls" if calls else "end_turn"
-        if reason == "max_tokens" and 0 < self._usage.output_tokens < self._max_tokens:
+        if reason == "max_tokens" and 0 < self.usage.output_tokens < self._max_tokens:
             reason = "context_window"  # it ended where the window did
         return Completed(
-            blocks, self._usage, reason, valid_text(self._model), timings=self._timings, charged_usd=self._charged
+            blocks, self.usage, reason, valid_text(self._model), timings=self._timings, charged_usd=self._charged
         )
 
     def _message(self, message: _Message) -> list[StreamEvent]:

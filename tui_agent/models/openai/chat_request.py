@@ -100,8 +100,6 @@ def _assistant_message(message: RequestMessage, options: ChatOptions) -> list[Fi
                 call_id = _id(block.id, block.name, options)
                 given = original("openai", block)
                 calls += [call_for(block, call_id)] if given is None else [{**each, "id": call_id} for each in given]
-            case _:
-                pass
     if not texts and not calls:
         return []
     fields: Fields = {"role": "assistant", "content": _content(texts, options) if texts else None}
@@ -167,8 +165,6 @@ def _user_message(message: RequestMessage, called: Mapping[str, str], options: C
                 pictures += block.images
             case Image() | Text() if not isinstance(block, Text) or block.text.strip():
                 said.append(block)
-            case _:
-                pass
     if pictures and not said and options.sees:
         said.append(Text(PICTURES))
     said += pictures

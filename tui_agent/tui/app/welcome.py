@@ -199,7 +199,7 @@ def known(session: "Session") -> WelcomeFacts:
 
 def looked_up(session: "Session", facts: WelcomeFacts) -> WelcomeFacts:
     """The same with facts that must be looked up: the sandbox and local models. May take two seconds."""
-    from tui_agent.models.ollama.address import pulled_models
+    from tui_agent.models.ollama.server import pulled_models
 
     sandbox, trouble = session.sandbox, session.sandbox.trouble
     if sandbox.choice == "off":

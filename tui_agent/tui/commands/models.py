@@ -234,7 +234,7 @@ def model_options(current: str, settings: "Settings") -> "tuple[Option, ...]":
     from tui_agent.tui.dialogs.pickers import Option
 
     catalogue = catalogue_of(settings)
-    known, short_name = catalogue.known_models(local=local_models(settings)), catalogue.short_name
+    known, short_name = catalogue.known_models(local_models(settings)), catalogue.short_name
     present = next((each for each in known if each.name == current), None)
     options = [
         Option("", "Now", heading=True),

@@ -1,4 +1,4 @@
-"""Ollama's address, and the models it has."""
+"""Ollama's address, the models it has, and what it says of each."""
 
 import os
 from time import monotonic
@@ -8,13 +8,42 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tui_agent.models.base import InstalledModel
-from tui_agent.models.ollama.facts import OllamaFacts, read_facts, running
 
 if TYPE_CHECKING:
     import httpx2
 
 VARIABLE: Final = "OLLAMA_HOST"
 DEFAULT_PORT: Final = 11434
+
+
+class OllamaFacts(msgspec.Struct, frozen=True):
+    """`longest`: the largest context the model supports, in tokens (0: unknown). `capabilities`: None if the server is
+    too old to say. `remote`: it runs in Ollama's cloud, where we cannot choose the context size.
+    """
+
+    longest: int = 0
+    capabilities: frozenset[str] | None = None
+    remote: bool = False
+
+    def can(self, capability: str, unknown: bool = True) -> bool:
+        """Whether the model has a capability; `unknown` if the server does not say."""
+        return unknown if self.capabilities is None else capability in self.capabilities
+
+
+class _Shown(msgspec.Struct):
+    model_info: dict[str, object] | None = None
+    capabilities: list[str] | None = None
+    remote_host: str = ""
+
+
+class _Running(msgspec.Struct):
+    name: str = ""
+    model: str = ""
+    context_length: int = 0
+
+
+class _Processes(msgspec.Struct):
+    models: list[_Running] = []
 
 
 class _Listed(msgspec.Struct):
@@ -112,3 +141,35 @@ def names_in(listing: object, capability: str = "completion") -> list[str]:
     """
     listed = msgspec.convert(listing, _Models).models
     return [each.id for each in listed if each.id and each.can(capability) is not False]
+
+
+def is_remote(model: str) -> bool:
+    """Whether a name is that of a model in Ollama's cloud (``gpt-oss:120b-cloud``)."""
+    return model.endswith(("-cloud", ":cloud"))
+
+
+def read_facts(shown: object, model: str) -> OllamaFacts:
+    """Parse an answer of ``/api/show``. Raises `msgspec.ValidationError`."""
+    described = msgspec.convert(shown, _Shown)
+    info = described.model_info or {}
+    own = f"{info.get('general.architecture')}.context_length"
+    longest = info.get(own) or next((info[key] for key in info if key.endswith(".context_length")), 0)
+    return OllamaFacts(
+        longest if isinstance(longest, int) and longest > 0 else 0,
+        frozenset(described.capabilities) if described.capabilities is not None else None,
+        bool(described.remote_host) or is_remote(model),
+    )
+
+
+def running(processes: object) -> list[_Running]:
+    """The models that are loaded, in an answer of ``/api/ps``. Raises `msgspec.ValidationError`."""
+    return msgspec.convert(processes, _Processes).models
+
+
+def loaded_context(processes: object, model: str) -> int:
+    """The context a model is loaded with, in tokens, from an answer of ``/api/ps``; 0 if unknown.
+
+    Raises `msgspec.ValidationError` if the answer is malformed.
+    """
+    names = {model, model if ":" in model.rsplit("/", 1)[-1] else f"{model}:latest"}
+    return next((each.context_length for each in running(processes) if names & {each.name, each.model}), 0)
