@@ -52,7 +52,8 @@ class CallsScreen(Dialog[int | None]):
         self._strip = RowList(glyphs, in_dialog=True, keys_elsewhere=True, id="calls-strip")
         self._rows = RowList(glyphs, in_dialog=True, id="calls-rows")
         self._keys_line = dialog_keys()
-        self._seen: ViewAtCall | None = None
+        self.seen: ViewAtCall | None = None
+        """What is shown below the strip."""
         self._working = False
 
     @override
@@ -79,11 +80,6 @@ class CallsScreen(Dialog[int | None]):
     def on_resize(self) -> None:
         """Use the new size."""
         self.call_after_refresh(self._draw)
-
-    @property
-    def seen(self) -> ViewAtCall | None:
-        """What is shown below the strip."""
-        return self._seen
 
     def action_close(self) -> None:
         """Go back."""
@@ -131,8 +127,8 @@ class CallsScreen(Dialog[int | None]):
 
     async def _follow(self) -> None:
         try:
-            while self._seen is None or self._seen.call.number != self._number:
-                self._seen = await in_thread(partial(self._past.at, self._number))
+            while self.seen is None or self.seen.call.number != self._number:
+                self.seen = await in_thread(partial(self._past.at, self._number))
         finally:
             self._working = False
         if self.is_attached:
@@ -152,8 +148,8 @@ class CallsScreen(Dialog[int | None]):
 
     def _draw(self) -> None:
         self._strip.show([ListRow(partial(self._draw_strip, place)) for place in range(STRIP_ROWS)])
-        if self._seen is not None:
-            seen, width = self._seen, self._rows.measure
+        if self.seen is not None:
+            seen, width = self.seen, self._rows.measure
             figures = list(call_rows(seen, len(self._past.calls), self._window, width))
             if seen.items:
                 figures += title_rows(f"In the conversation: {len(seen.items):,}", "tokens  age")

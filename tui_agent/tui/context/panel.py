@@ -80,7 +80,8 @@ class ContextPanel(Vertical):
         self._agent = agent
         self._rows = RowList(glyphs, id="context-rows")
         self._keys = Static("", id="context-keys", markup=False)
-        self._seen: Overview | None = None
+        self.overview: Overview | None = None
+        """The overview that is shown."""
         self._later: Timer | None = None
         self._looked_at = 0.0
         self._took = 0.0
@@ -116,11 +117,6 @@ class ContextPanel(Vertical):
         """Show which key brings the focus back."""
         self._draw()
 
-    @property
-    def overview(self) -> Overview | None:
-        """The overview that is shown."""
-        return self._seen
-
     def changed(self) -> None:
         """Schedule an update after a change; the longer the last one took, the later."""
         if self._later is not None or not self.is_mounted:
@@ -134,7 +130,7 @@ class ContextPanel(Vertical):
             self._later.stop()
             self._later = None
         began = time.monotonic()
-        self._seen = self._agent.context.overview()
+        self.overview = self._agent.context.overview()
         self._draw()
         self._looked_at = time.monotonic()
         self._took = self._looked_at - began
@@ -166,13 +162,11 @@ class ContextPanel(Vertical):
                 self.post_message(self.Opened(f"Message {seq}, as it was", text))
             case AheadKey(coming):
                 self.post_message(self.Previewing(COMMANDS[coming]))
-            case StepKey(seq) if self._seen is not None:
-                step = next((step for step in self._seen.steps if step.event.seq == seq), None)
+            case StepKey(seq) if self.overview is not None:
+                step = next((step for step in self.overview.steps if step.event.seq == seq), None)
                 if step is not None:
                     text = f"{step.event.reason}\n\n{step.event.text}".strip()
                     self.post_message(self.Opened(f"Step {seq}: {step.event.step}", text or "Nothing more is known."))
-            case _:
-                pass
 
     def action_show_calls(self) -> None:
         """Show what the model saw at any call."""
@@ -199,16 +193,17 @@ class ContextPanel(Vertical):
 
     def action_undo(self) -> None:
         """Undo the step under the cursor."""
-        match self._rows.key:
-            case StepKey(seq):
-                self._change(lambda: self._agent.context.undo(seq))
-            case _:
-                pass
+        if isinstance(key := self._rows.key, StepKey):
+            self._change(lambda: self._agent.context.undo(key.seq))
 
     def action_edit(self) -> None:
         """Edit the kept words of the user under the cursor."""
         seq = self._words()
-        kept = next((each.text for each in self._seen.words if each.seq == seq), "") if self._seen is not None else ""
+        kept = (
+            next((each.text for each in self.overview.words if each.seq == seq), "")
+            if self.overview is not None
+            else ""
+        )
         if seq is None or not kept:
             return
         from tui_agent.tui.context.draft_screen import EMPTY, WordsScreen
@@ -226,13 +221,13 @@ class ContextPanel(Vertical):
 
     def action_jump_to_words(self) -> None:
         """Go to the newest of the user's kept words."""
-        if self._seen is not None and self._seen.words:
-            self._rows.go_to(WordsKey(self._seen.words[-1].seq))
+        if self.overview is not None and self.overview.words:
+            self._rows.go_to(WordsKey(self.overview.words[-1].seq))
 
     def action_jump_to_items(self) -> None:
         """Go to the newest item, below the figures."""
-        if self._seen is not None and self._seen.items:
-            self._rows.go_to(ItemKey(self._seen.items[-1].seq))
+        if self.overview is not None and self.overview.items:
+            self._rows.go_to(ItemKey(self.overview.items[-1].seq))
 
     def _keep(self, seq: int, text: str) -> None:
         self._change(lambda: self._agent.context.edit_words([Words(seq, text)]))
@@ -249,15 +244,15 @@ class ContextPanel(Vertical):
         return key.seq if isinstance(key, WordsKey) else None
 
     def _is_pinned(self, seq: int) -> bool:
-        items = self._seen.items if self._seen is not None else ()
+        items = self.overview.items if self.overview is not None else ()
         place = place_of(items, seq)
         return place is not None and items[place].pinned
 
     def _draw(self) -> None:
-        if self._seen is not None:
+        if self.overview is not None:
             focused = self.has_focus_within
             excerpt, width = self._agent.context.excerpt, self._rows.measure
-            self._rows.show(panel_rows(self._seen, time.time(), excerpt, width, focused=focused))
+            self._rows.show(panel_rows(self.overview, time.time(), excerpt, width, focused=focused))
             self._keys.update(self._keys_text())
 
     def _keys_text(self) -> str:
@@ -270,6 +265,6 @@ class ContextPanel(Vertical):
         else:
             keys = [f"{key('list.up')}/{key('list.down')} move", f"{key('context.explain')} explains the words"]
             keys.append(f"{key('context.items')} jumps to the items, {key('context.calls')} goes back call by call")
-            if self._seen is not None and self._seen.words:
+            if self.overview is not None and self.overview.words:
                 keys.append(f"{key('context.words')} to your words")
         return ", ".join([f"{key('context.close')} closes", *keys])

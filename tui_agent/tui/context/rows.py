@@ -382,16 +382,7 @@ def _measure(label: str, value: str, share: str) -> ListRow:
 
 
 def _fact(label: str, value: str, note: str = "") -> ListRow:
-    return ListRow(partial(_draw_fact, label, value, note))
-
-
-def _draw_fact(label: str, value: str, note: str, width: int, look: Look) -> Line:
-    palette, plain = look.palette, look.glyphs
-    sign = Run("    ", palette.base)
-    note = fit(note, max(1, width - 36), plain.ellipsis) if note else ""
-    return make_line(
-        [sign, Run(f"{label:<18}", palette.base), Run(f"{value:>10}", palette.base), Run(f"  {note}", palette.muted)]
-    )
+    return plain_row(("    ", "base"), (f"{label:<18}", "base"), (f"{value:>10}", "base"), (f"  {note}", "muted"))
 
 
 def _draw_title(title: str, columns: str, width: int, look: Look) -> Line:

@@ -1,9 +1,18 @@
-"""The symbols drawn on the screen, and an ASCII set for terminals that lack them."""
+"""The symbols drawn on the screen, an ASCII set for terminals that lack them, and the beat in which they move."""
 
 import os
+from time import monotonic
 from typing import Final
 
 from msgspec import Struct
+
+BEAT_S: Final = 0.08
+"""Seconds between beats; a growing answer is painted at most once a beat. Spinners change in the same beat, so that one
+repaint serves all.
+"""
+SPIN_BEATS: Final = 2
+"""Beats between two frames of a spinner."""
+SPIN_S: Final = SPIN_BEATS * BEAT_S
 
 
 class Glyphs(Struct, frozen=True):
@@ -77,3 +86,14 @@ def glyphs_for(encoding: str | None) -> Glyphs:
     """
     can_encode = (encoding or "").lower().replace("-", "").startswith(("utf8", "utf16", "cp65001"))
     return UNICODE if can_encode and os.environ.get("TERM") != "linux" else ASCII
+
+
+def until_beat(beats: int = 1) -> float:
+    """Seconds until the next beat, or until the next multiple of `beats`; always more than 0."""
+    length = beats * BEAT_S
+    return max(0.001, length - monotonic() % length)
+
+
+def spinner(glyphs: Glyphs, now: float) -> str:
+    """The frame of the spinner at a time on the monotonic clock."""
+    return glyphs.spinner[int(now / SPIN_S) % len(glyphs.spinner)]

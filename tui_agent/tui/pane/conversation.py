@@ -22,8 +22,7 @@ from typing_extensions import override
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.cards.blocks import Block, BoundaryBlock, ProseBlock
 from tui_agent.tui.keys import Keymap
-from tui_agent.tui.painting.beat import SPIN_S, spinner
-from tui_agent.tui.painting.glyphs import UNICODE, Glyphs
+from tui_agent.tui.painting.glyphs import SPIN_S, UNICODE, Glyphs, spinner
 from tui_agent.tui.pane.overlays import with_hint, with_label, with_spinner
 from tui_agent.tui.pane.search import PaneSearch, Typed, with_words
 from tui_agent.tui.pane.transcript import Transcript

@@ -14,8 +14,7 @@ from textual.widget import Widget
 from typing_extensions import Unpack, override
 
 from tui_agent.text import compact_count, counted, money_text, one_line, percent_text
-from tui_agent.tui.painting.beat import SPIN_BEATS, spinner, until_beat
-from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
+from tui_agent.tui.painting.glyphs import ASCII, SPIN_BEATS, UNICODE, Glyphs, spinner, until_beat
 from tui_agent.tui.painting.lines import fit
 from tui_agent.tui.wording import model_label
 

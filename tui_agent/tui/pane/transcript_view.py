@@ -16,8 +16,7 @@ from textual.widget import Widget
 from typing_extensions import override
 
 from tui_agent.tui.cards.base import Block
-from tui_agent.tui.painting.beat import BEAT_S, until_beat
-from tui_agent.tui.painting.glyphs import UNICODE, Glyphs
+from tui_agent.tui.painting.glyphs import BEAT_S, UNICODE, Glyphs, until_beat
 from tui_agent.tui.painting.lines import MAX_MEASURE, Line
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.pane.overlays import with_cursor, with_selection

@@ -74,7 +74,7 @@ class TurnView:
     """
 
     def __init__(self, transcript: Transcript, status: StatusBar | NoDisplay, waiting: Waiting) -> None:
-        self._transcript = transcript
+        self.transcript = transcript
         self._moved_at = 0
         self._status = status
         self._waiting = waiting
@@ -94,25 +94,20 @@ class TurnView:
         self.interrupted = False
         self.failed = False
 
-    @property
-    def transcript(self) -> Transcript:
-        """The transcript it fills."""
-        return self._transcript
-
     def leave_screen(self) -> None:
         """Show nothing from now on."""
         self._left, self.changed = True, None
 
     def offscreen(self) -> "TurnView":
         """A view that fills another transcript off screen; `go_on_with` or `go_on_below` then takes it over."""
-        return TurnView(self._transcript.successor(), NoDisplay(), NoDisplay())
+        return TurnView(self.transcript.successor(), NoDisplay(), NoDisplay())
 
     def go_on_with(self, other: "TurnView") -> None:
         """Switch to the transcript of `other`, and append the blocks that came here since the branch was changed."""
         running = [block for block in self._running.values() if block.index < self._moved_at]
-        since = self._transcript.blocks[self._moved_at :]
-        self._transcript, undone, self._moved_at = other._transcript, self._undone, 0
-        self._transcript.take_over([*running, *since])
+        since = self.transcript.blocks[self._moved_at :]
+        self.transcript, undone, self._moved_at = other.transcript, self._undone, 0
+        self.transcript.take_over([*running, *since])
         self._undone = dict(other._undone)
         for seq, target in undone.items():
             self._undone[seq] = target
@@ -120,9 +115,9 @@ class TurnView:
 
     def go_on_below(self, other: "TurnView", above: int) -> None:
         """Switch to the transcript of `other`, which has the older history, and append the blocks from `above` on."""
-        newer, undone = self._transcript.blocks[above:], self._undone
-        self._transcript = other._transcript
-        self._transcript.take_over(newer)
+        newer, undone = self.transcript.blocks[above:], self._undone
+        self.transcript = other.transcript
+        self.transcript.take_over(newer)
         self._undone = {**other._undone, **undone}
         for target in undone.values():
             self._mark(target, undone=True)
@@ -171,7 +166,7 @@ class TurnView:
                 self._on_tool(event)
             case events.ToolProgress():
                 if (block := self._running.get(event.call_id)) is not None:
-                    self._transcript.show_progress(block, event.text, event.above, event.subtask)
+                    self.transcript.show_progress(block, event.text, event.above, event.subtask)
             case events.ToolFinished():
                 self._on_result(event)
             case events.ContextChanged():
@@ -186,7 +181,7 @@ class TurnView:
             case events.ContextStep():
                 self._on_context_step(event)
             case events.BranchChanged():
-                self._moved_at = len(self._transcript)
+                self._moved_at = len(self.transcript)
                 self.failed = False
                 self._undone = {}
                 self._status.show(tokens=event.after, measured=False)
@@ -194,11 +189,11 @@ class TurnView:
                 self._status.show(model=event.model, window=event.window or self._status.status.window)
             case events.Notice():
                 level = _LEVELS.get(event.level, Level.INFO)
-                self._transcript.add_notice(level, event.title, event.text, event.hint)
+                self.transcript.add_notice(level, event.title, event.text, event.hint)
             case events.CustomEntry():
-                self._transcript.add_notice(Level.INFO, event.name, event.text or event.data)
+                self.transcript.add_notice(Level.INFO, event.name, event.text or event.data)
             case events.Alert():
-                self._transcript.add_notice(
+                self.transcript.add_notice(
                     Level.WARNING, "The model looks stuck", event.text, event.hint or _AGAINST_LOOPS
                 )
             case events.TurnFailed():
@@ -212,7 +207,7 @@ class TurnView:
                 elif event.kind in _MENDABLE:
                     kept += f" {AGAIN} and Enter then sends it again."
                 title = "The goal has ended" if event.kind in _GOAL_ENDS else "The turn stopped"
-                self._transcript.add_notice(Level.ERROR, title, event.message, kept)
+                self.transcript.add_notice(Level.ERROR, title, event.message, kept)
             case events.TurnFinished():
                 self._on_finish(event)
             case _:
@@ -234,7 +229,7 @@ class TurnView:
         if event.kind != "user_shell":
             self._todo = None
             text, lines = _shown_prompt(event.typed or event.text, len(event.images))
-            self._transcript.add_user(text, seq=event.seq, lines=lines)
+            self.transcript.add_user(text, seq=event.seq, lines=lines)
         elif (card := self._own_shown.get(event.queued)) is not None:
             card.seq = event.seq
 
@@ -243,11 +238,11 @@ class TurnView:
         self._finish_prose()
         if self._reasoning is None:
             self._reasoning_began = monotonic()
-            self._reasoning = self._transcript.start_reasoning(text)
+            self._reasoning = self.transcript.start_reasoning(text)
             self._streamed.append(self._reasoning)
             self._active("thinking")
         else:
-            self._transcript.stream(self._reasoning, text)
+            self.transcript.stream(self._reasoning, text)
 
     def _on_text(self, text: str) -> None:
         self.answered = True
@@ -257,23 +252,23 @@ class TurnView:
             text = text.lstrip("\n")
             if not text:
                 return
-            self._prose = self._transcript.start_prose(text)
+            self._prose = self.transcript.start_prose(text)
             self._streamed.append(self._prose)
             self._active("answering")
         else:
-            self._transcript.stream(self._prose, text)
+            self.transcript.stream(self._prose, text)
 
     def _on_retry(self, event: events.Retrying) -> None:
         self._finish_reasoning()
         self._finish_prose()
         began_anew = bool(self._streamed)
-        if began_anew and self._transcript.blocks[-len(self._streamed) :] == self._streamed:
-            self._transcript.truncate(len(self._transcript) - len(self._streamed))
+        if began_anew and self.transcript.blocks[-len(self._streamed) :] == self._streamed:
+            self.transcript.truncate(len(self.transcript) - len(self._streamed))
         self._streamed.clear()
         # Of tries that follow each other the newest is told: it has their number.
-        if self._retry is not None and self._transcript.blocks[-1:] == [self._retry]:
-            self._transcript.truncate(len(self._transcript) - 1)
-        self._retry = self._transcript.add_notice(
+        if self._retry is not None and self.transcript.blocks[-1:] == [self._retry]:
+            self.transcript.truncate(len(self.transcript) - 1)
+        self._retry = self.transcript.add_notice(
             Level.WARNING,
             event.sentence,
             "Esc stops waiting; everything so far is kept."
@@ -294,11 +289,11 @@ class TurnView:
         tokens = event.usage.reasoning_tokens or None
         thoughts = [block for block in self._streamed if isinstance(block, ReasoningBlock)]
         if thoughts:
-            self._transcript.finish(thoughts[-1], seconds=thoughts[-1].seconds, tokens=tokens)
+            self.transcript.finish(thoughts[-1], seconds=thoughts[-1].seconds, tokens=tokens)
         elif event.reasoning.strip():
-            self._transcript.add_reasoning(event.reasoning, tokens=tokens)
+            self.transcript.add_reasoning(event.reasoning, tokens=tokens)
         if event.text.strip() and not any(isinstance(block, ProseBlock) for block in self._streamed):
-            self._transcript.add_prose(event.text.strip("\n"))
+            self.transcript.add_prose(event.text.strip("\n"))
         self._streamed.clear()
 
     def _on_tool(self, event: events.ToolStarted) -> None:
@@ -307,7 +302,7 @@ class TurnView:
             self._finish_prose()
         # A turn has one card for its task list, which every call of it updates.
         again = self._todo if event.name == TODO else None
-        block = self._running[event.call_id] = self._transcript.add_tool(
+        block = self._running[event.call_id] = self.transcript.add_tool(
             event.call_id,
             event.name,
             summary=call_summary(event.arguments),
@@ -321,10 +316,10 @@ class TurnView:
             self._active_tools()
 
     def _on_result(self, event: events.ToolFinished) -> None:
-        block = self._running.pop(event.call_id, None) or self._transcript.tool(event.call_id)
+        block = self._running.pop(event.call_id, None) or self.transcript.tool(event.call_id)
         if block is None:
-            block = self._transcript.add_tool(event.call_id, event.name)
-        self._transcript.finish_tool(
+            block = self.transcript.add_tool(event.call_id, event.name)
+        self.transcript.finish_tool(
             block,
             _tool_state(event.status),
             event.text,
@@ -339,7 +334,7 @@ class TurnView:
         if event.evicted:
             # Scaled from the tokens of the part that is shown.
             whole = round(event.size * event.tokens / max(1, len(event.text)))
-            self._transcript.add_boundary(
+            self.transcript.add_boundary(
                 f"{event.name} result evicted",
                 before=whole,
                 after=event.tokens,
@@ -358,11 +353,11 @@ class TurnView:
         if event.step in ("summary", "checkpoint"):
             self._status.show(summarising=False)
         if event.error:
-            self._transcript.add_notice(
+            self.transcript.add_notice(
                 Level.WARNING, f"{events.step_text(event.step)}: nothing was changed", event.error
             )
             return
-        self._transcript.add_boundary(
+        self.transcript.add_boundary(
             events.step_text(event.step, event.items),
             before=event.before,
             after=event.after,
@@ -378,7 +373,7 @@ class TurnView:
 
     def _mark(self, seq: int, *, undone: bool) -> None:
         """Mark a step as undone or in force again; if it undid another step, mark that one the other way round."""
-        self._transcript.mark_undone(seq, undone=undone)
+        self.transcript.mark_undone(seq, undone=undone)
         if seq in self._undone:
             self._mark(self._undone[seq], undone=not undone)
 
@@ -386,35 +381,35 @@ class TurnView:
         self.end()
         if event.stop_reason in _ENDINGS:
             title, hint = _ENDINGS[event.stop_reason]
-            self._transcript.add_notice(Level.WARNING, title, hint=hint)
+            self.transcript.add_notice(Level.WARNING, title, hint=hint)
         elif event.stop_reason == "interrupted":
             self.interrupted = True
             hint = (
                 "what was said so far is kept; type to go on" if self.answered else "your text is in the prompt again"
             )
-            self._transcript.add_notice(Level.INFO, "Stopped", hint=hint)
+            self.transcript.add_notice(Level.INFO, "Stopped", hint=hint)
         footer = FooterBlock(
-            **self._transcript.place(),
+            **self.transcript.place(),
             seconds=event.duration_ms / 1000,
             usd=event.cost_usd or 0.0,
             files=event.files,
         )
         if footer.parts:
-            self._transcript.add(footer)
+            self.transcript.add(footer)
 
     def _tool_state(self, call_id: str, state: ToolState) -> None:
         block = self._running.get(call_id)
         if block is not None:
-            self._transcript.set_tool_state(block, state)
+            self.transcript.set_tool_state(block, state)
 
     def _finish_reasoning(self) -> None:
         if self._reasoning is not None:
-            self._transcript.finish(self._reasoning, seconds=monotonic() - self._reasoning_began)
+            self.transcript.finish(self._reasoning, seconds=monotonic() - self._reasoning_began)
             self._reasoning = None
 
     def _finish_prose(self) -> None:
         if self._prose is not None:
-            self._transcript.finish(self._prose)
+            self.transcript.finish(self._prose)
             self._prose = None
 
     def _settle(self, state: ToolState) -> None:
@@ -423,7 +418,7 @@ class TurnView:
         own = {call_id: block for call_id, block in self._running.items() if block.name == USER_SHELL}
         for call_id, block in self._running.items():
             if call_id not in own:
-                self._transcript.set_tool_state(block, state)
+                self.transcript.set_tool_state(block, state)
         self._running = own
 
     def _active(self, what: str, until: float = 0.0) -> None:
