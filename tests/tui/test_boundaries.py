@@ -18,7 +18,6 @@ from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.dialogs.fields import key_problem
 from tui_agent.tui.dialogs.files_screen import Piece
 from tui_agent.tui.dialogs.reading import explained, hung
-from tui_agent.tui.dialogs.sessions_screen import chosen
 from tui_agent.tui.fuzzy import ranked, score
 from tui_agent.tui.keys import Keymap, key_text
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE
@@ -479,23 +478,6 @@ def test_what_was_typed_before_the_screen_stood_is_sent_if_it_is_one_line(data: 
     early = EarlyKeys()
     early.lines = lines
     assert (early.read(data), early.read(data)) == (keys, data)
-
-
-@pytest.mark.parametrize(
-    ("answer", "named"),
-    [
-        ("rename s1", ("rename", "s1")),
-        ("fork s1", ("fork", "s1")),
-        ("delete s1", ("delete", "s1")),
-        ("s1", ("open", "s1")),
-        ("other s1", ("open", "s1")),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_what_was_chosen_of_the_sessions(answer: str | None, named: tuple[str, str] | None) -> None:
-    found = chosen(answer)
-    assert (found and (found.verb, found.session)) == named
 
 
 def test_a_line_that_is_told_of_files_is_cut_at_a_thousand_characters() -> None:

@@ -202,7 +202,7 @@ async def picked_session(
     from tui_agent.storage.errors import StorageError
     from tui_agent.storage.sessions import last_words, list_sessions
     from tui_agent.tui.commands.elsewhere import visit
-    from tui_agent.tui.dialogs.sessions_screen import SessionsScreen, chosen
+    from tui_agent.tui.dialogs.sessions_screen import SessionsScreen
 
     marked = ""
     now = partial(statuses, arguments.home)
@@ -220,16 +220,16 @@ async def picked_session(
             return None, False
         current = present.id if present is not None else ""
         screen = SessionsScreen(sessions, last, arguments.folder, current, marked, open_now, now, why)
-        choice = chosen(await host.question(screen))
-        if choice is None:
+        verb, _, wanted = (await host.question(screen) or "").rpartition(" ")
+        if not wanted:
             return None, False
-        info = next(each for each in sessions if each.id == choice.session)
+        info = next(each for each in sessions if each.id == wanted)
         open_now = await asyncio.to_thread(now)
-        match choice.verb:
-            case "open" if info.id in open_now and info.id != current:
+        match verb:
+            case "" if info.id in open_now and info.id != current:
                 if await visit(host, arguments.home, info):
                     return None, False
-            case "open":
+            case "":
                 return info.id, False
             case "fork":
                 return info.id, True

@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import ClassVar, Final
 
-import msgspec
 from textual.binding import BindingType
 from textual.widgets import OptionList
 from typing_extensions import override
@@ -17,23 +16,16 @@ from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
 from tui_agent.tui.wording import age
 
-Verb: TypeAlias = Literal["open", "rename", "fork", "delete"]
 TITLE_SHOWN: Final = 28
 """Characters of a title: with its figures it fits a screen of 60 columns."""
 WORDS_SHOWN: Final = 80
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    """The user's choice: what to do with which session."""
-
-    verb: Verb
-    session: str
-
-
 class SessionsScreen(PickerScreen):
     """Lists the sessions that are open elsewhere, then those of `folder`, then others with their folders' names.
 
-    Its result is the two words of a `Chosen`, or None. `last`: the last words of each session, by id. `current`: the
+    Its result is a session's id, behind ``rename``, ``fork`` or ``delete`` and a space if that is to be done with it,
+    or None. `last`: the last words of each session, by id. `current`: the
     session the user is in. `now` returns what the open sessions do, and is called in a thread while one is open.
     """
 
@@ -94,24 +86,12 @@ class SessionsScreen(PickerScreen):
             self._open = await asyncio.to_thread(now)
             self.use(self._listed())
 
-    def action_end_with(self, verb: Verb) -> None:
+    def action_end_with(self, verb: str) -> None:
         """Close with this choice for the marked session."""
         self.catch_up()
         place = self.query_one(OptionList).highlighted
         if place is not None and place < len(self._shown):
             self.dismiss(f"{verb} {self._shown[place].value}")
-
-
-def chosen(answer: str | None) -> Chosen | None:
-    """Parse the screen's result."""
-    verb, _, session = (answer or "").rpartition(" ")
-    if not session:
-        return None
-    match verb:
-        case "rename" | "fork" | "delete":
-            return Chosen(verb, session)
-        case _:
-            return Chosen("open", session)
 
 
 def state_text(status: SessionStatus) -> str:

@@ -196,7 +196,7 @@ class Prompt(SteadyTextArea):
         self._awaited -= 1
         if self._send_then and not self._awaited:
             self._send_then = False
-            self._send()
+            self.action_send()
 
     def _await_pictures(self, text: str) -> None:
         self._awaited += 1
@@ -345,15 +345,11 @@ class Prompt(SteadyTextArea):
         else:
             self.post_message(self.Left())
 
-    def action_send(self) -> None:
-        """Send the text."""
-        self._send()
-
     def _sent_or_broke_line(self, key: str) -> bool:
         # Handled here: through the bindings it would take effect after keys pressed later.
         if key in self._keymap.keys("prompt.send"):
             if not self._broke_line_at_backslash():
-                self._send()
+                self.action_send()
         elif key in self._keymap.keys("prompt.newline"):
             self.action_newline()
         else:
@@ -371,7 +367,8 @@ class Prompt(SteadyTextArea):
         self.action_newline()
         return True
 
-    def _send(self) -> None:
+    def action_send(self) -> None:
+        """Send the text, once pictures on their way are there."""
         if self._awaited:
             self._send_then = True
             return
@@ -410,7 +407,7 @@ class Prompt(SteadyTextArea):
                 is_typed, after = self._is_typed(choice), self._around_cursor()[1]
                 self._take(choice)
                 if choice.final and is_typed and not after.strip():
-                    self._send()
+                    self.action_send()
             case "completion.close":
                 self._completions.show(None)
             case _:
