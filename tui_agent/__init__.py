@@ -126,7 +126,7 @@ if TYPE_CHECKING:
     from tui_agent.models.base import Unavailable as Unavailable
     from tui_agent.models.base import UnknownModel as UnknownModel
     from tui_agent.models.catalogue import create_model as create_model
-    from tui_agent.models.speed import Speed as Speed
+    from tui_agent.models.usage import Speed as Speed
     from tui_agent.models.usage import Totals as Totals
     from tui_agent.models.usage import UsageTracker as UsageTracker
     from tui_agent.session import Session as Session

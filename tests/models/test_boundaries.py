@@ -20,6 +20,7 @@ from tui_agent.models.base import (
     ModelError,
     RateLimited,
     StopReason,
+    Timings,
     Unavailable,
 )
 from tui_agent.models.call_repair import MAX_SEARCHED, fit, read_object, repaired, repaired_answer
@@ -34,9 +35,9 @@ from tui_agent.models.overflow import longest_answer_in
 from tui_agent.models.pictures import LARGEST_SIDE, fitted, halved
 from tui_agent.models.prices import sold_anywhere
 from tui_agent.models.resets import seconds_to_reset
-from tui_agent.models.speed import FEWEST_READ, FEWEST_WRITTEN, SHORTEST_S, Speed, Speedometer, Timings
 from tui_agent.models.token_bounds import KnownSize, LastMeasured, most_tokens
 from tui_agent.models.tokenizer import CHUNK_CHARS, SAMPLED_CHUNKS, TiktokenTokenizer
+from tui_agent.models.usage import FEWEST_READ, FEWEST_WRITTEN, SHORTEST_S, Speed, Speedometer
 from tui_agent.models.vertex.adapter import _address as region_address
 from tui_agent.settings.schema import Endpoint, EndpointModel
 

@@ -4,9 +4,10 @@ import msgspec
 import pytest
 
 from tui_agent.conversation.entries import Usage
+from tui_agent.models.base import Timings
 from tui_agent.models.ollama.reply import OllamaReply
 from tui_agent.models.openai.chat_reply import ChatReply
-from tui_agent.models.speed import Speed, Speedometer, Timings
+from tui_agent.models.usage import Speed, Speedometer
 
 MODEL = "ollama:qwen3:8b"
 

@@ -12,12 +12,12 @@ from tui_agent.agent.events import ModelChanged, Notice
 from tui_agent.agent.record import Record
 from tui_agent.conversation.entries import ModelSwitched, Prefix, Usage
 from tui_agent.conversation.profile import ModelProfile
-from tui_agent.models.base import Model
+from tui_agent.models.base import Model, Timings
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.choice import configured_model, model_of_tier
 from tui_agent.models.prices import look_up
-from tui_agent.models.speed import Speed, Speedometer, Timings
 from tui_agent.models.tokenizer import load_tokenizer
+from tui_agent.models.usage import Speed, Speedometer
 from tui_agent.settings.schema import Settings
 from tui_agent.system.durable import in_thread, to_completion
 

@@ -47,7 +47,7 @@ from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.base import Model, SharedModel, UnknownModel
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.choice import configured_model, named_model, small_model
-from tui_agent.models.speed import Speed
+from tui_agent.models.usage import Speed
 from tui_agent.settings import Settings
 from tui_agent.settings.writing import with_setting
 from tui_agent.storage.errors import StorageError

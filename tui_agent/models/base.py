@@ -14,7 +14,6 @@ from tui_agent.conversation.blocks import Block, Image
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.speed import Timings
 
 StopReason: TypeAlias = Literal["end_turn", "tool_calls", "max_tokens", "refusal", "context_window", "interrupted"]
 
@@ -48,6 +47,16 @@ class PullProgress(msgspec.Struct, frozen=True):
     step: str
     done: int = 0
     total: int = 0
+
+
+class Timings(msgspec.Struct, frozen=True):
+    """The duration of a call in seconds; 0: unknown. `read` are the prompt tokens the server had to process, because
+    they were not in its cache; None: it does not say.
+    """
+
+    read_s: float = 0.0
+    write_s: float = 0.0
+    read: int | None = None
 
 
 class TextDelta(msgspec.Struct, frozen=True, tag_field="type", tag="text_delta"):

@@ -29,10 +29,10 @@ from tui_agent.conversation.blocks import Text, ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Message, Partial, Usage
 from tui_agent.conversation.profile import FREE, MILLION, ModelProfile
 from tui_agent.models import base
+from tui_agent.models.base import Timings
 from tui_agent.models.call_repair import repaired_answer, valid_blocks
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.retry import stream_with_retries
-from tui_agent.models.speed import Timings
 from tui_agent.models.usage import UsageTracker, cost_of
 from tui_agent.system.durable import to_completion
 from tui_agent.text import clock_text, money_text

@@ -6,11 +6,10 @@ from typing_extensions import override
 from tui_agent.conversation.blocks import ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.adapter import OpenText, Reply, closed, open_text
-from tui_agent.models.base import Completed, StopReason, StreamEvent, ToolCallDelta
+from tui_agent.models.base import Completed, StopReason, StreamEvent, Timings, ToolCallDelta
 from tui_agent.models.encoding import encode
 from tui_agent.models.errors import ServerRefusedError, WrongServerError
 from tui_agent.models.http import read_error
-from tui_agent.models.speed import Timings
 
 NANO = 1e9
 """Ollama reports durations in nanoseconds."""

@@ -18,13 +18,13 @@ from tui_agent.models.base import (
     Metered,
     StopReason,
     StreamEvent,
+    Timings,
     ToolCallDelta,
     Unavailable,
 )
 from tui_agent.models.encoding import encode
 from tui_agent.models.errors import ServerRefusedError
 from tui_agent.models.http import read_error
-from tui_agent.models.speed import Timings
 
 _END = b"[DONE]"
 _STOP: dict[str, StopReason] = {

@@ -188,10 +188,7 @@ class BranchCommands:
             self._host.say(Level.WARNING, "/fork takes the number of a message, or nothing for the newest")
             return
 
-        async def move() -> None:
-            await agent.branches.fork(seq)
-
-        await self._move(move, "No branch was begun", "/items lists the messages")
+        await self._move(lambda: agent.branches.fork(seq), "No branch was begun", "/items lists the messages")
 
     async def tree(self, number: str = "") -> None:
         """Switch to another branch; without a number, the user chooses. Raises as `rewind`."""
@@ -214,10 +211,10 @@ class BranchCommands:
                 return
             number = chosen
 
-        async def move() -> None:
-            await agent.branches.switch(_number(number) or 0)
-
-        await self._move(move, "The conversation stays on its branch", "/tree alone lists them")
+        tip = _number(number) or 0
+        await self._move(
+            lambda: agent.branches.switch(tip), "The conversation stays on its branch", "/tree alone lists them"
+        )
 
     def _refused(self) -> bool:
         why = self._host.occupied()
@@ -225,7 +222,7 @@ class BranchCommands:
             self._host.hint(why)
         return bool(why)
 
-    async def _move(self, move: Callable[[], Awaitable[None]], unchanged: str, hint: str) -> bool:
+    async def _move(self, move: Callable[[], Awaitable[object]], unchanged: str, hint: str) -> bool:
         """Change the branch, or say why it cannot be done; False if it was not.
 
         Ignored while another change is under way, such as when a key was pressed twice.
