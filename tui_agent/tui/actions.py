@@ -321,7 +321,7 @@ _DIALOGS: Final = (
         ("read", "enter", "read", "read the request as it was sent"),
         ("compare", "d", "compare", "compare it with the call before"),
         ("fork", "f", "fork", "start another branch after its answer"),
-        ("close", "escape,ctrl+c,q", "close", "close"),
+        ("close", "escape,ctrl+c,q", "leave", "close"),
         priority=("before", "after", "first", "last"),
     ),
     *_at(

@@ -180,7 +180,6 @@ class AnthropicReply(Reply):
 
     @override
     def completed(self) -> Completed:
-        """The whole answer."""
         blocks = tuple(block for index in sorted(self._blocks) if (block := self._closed(self._blocks[index])))
         calls = any(isinstance(block, ToolCall) for block in blocks)
         reason = _STOP.get(self._stop_reason, "tool_calls" if calls else "end_turn")

@@ -76,7 +76,6 @@ class OllamaReply(Reply):
 
     @override
     def completed(self) -> Completed:
-        """The whole answer."""
         blocks = tuple(map(closed, self._blocks))
         reason: StopReason = "tool_calls" if any(isinstance(block, ToolCall) for block in blocks) else "end_turn"
         if self._reason == "length":

@@ -179,7 +179,6 @@ class ResponsesReply(Reply):
 
     @override
     def completed(self) -> Completed:
-        """The whole answer."""
         blocks = tuple(
             block for index in sorted(self._items) if (block := self._closed(self._items[index])) is not None
         )

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from tui_agent.conversation.blocks import ToolDefinition, valid_text
+from tui_agent.conversation.blocks import valid_text
 from tui_agent.regex import regex
 from tui_agent.system.durable import make_private_folder, write_file
 from tui_agent.system.lenient import decoded_file
@@ -156,11 +156,6 @@ def _is_readable(schema: object) -> bool:
         and isinstance(required, list)
         and all(isinstance(each, str) for each in required)
     )
-
-
-def definition_of(server: str, tool: KnownTool, *, deferred: bool) -> ToolDefinition:
-    """The tool's definition for the model."""
-    return ToolDefinition(tool_name(server, tool.name), tool.description or tool.name, tool.schema, deferred)
 
 
 def _schema_text(schema: Mapping[str, object]) -> tuple[str, str]:

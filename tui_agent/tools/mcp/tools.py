@@ -16,7 +16,7 @@ from tui_agent.conversation.wire import CALL_TOOL, full_description
 from tui_agent.text import one_line
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView, as_text
 from tui_agent.tools.built_in import BuiltIn
-from tui_agent.tools.mcp.known import KnownTool, definition_of
+from tui_agent.tools.mcp.known import KnownTool, tool_name
 from tui_agent.tools.mcp.open_tasks import GOES_ON
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class ServerTool:
         self.server = server
         self.known = known
         self.effect: Effect = "none" if believed and known.reads else "call"
-        self.definition = definition_of(server, known, deferred=False)
+        self.definition = ToolDefinition(tool_name(server, known.name), known.description or known.name, known.schema)
 
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         """One access for every call, so that rules about the tool apply."""

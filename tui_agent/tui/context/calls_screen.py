@@ -81,10 +81,6 @@ class CallsScreen(Dialog[int | None]):
         """Use the new size."""
         self.call_after_refresh(self._draw)
 
-    def action_close(self) -> None:
-        """Go back."""
-        self.dismiss(None)
-
     def action_move(self, step: int) -> None:
         """Go to another call."""
         self._number = min(max(1, self._number + step), len(self._past.calls))

@@ -71,7 +71,6 @@ class Rows(LazySequence[ListRow]):
 
     @override
     def element(self, place: int) -> ListRow:
-        """The row at an index."""
         return self._made[place]
 
 
@@ -169,14 +168,6 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
             if place == self._cursor:
                 self.post_message(self.Chosen(self._rows[place].key))
             self._move_to(place)
-
-    def on_focus(self) -> None:
-        """Show the cursor."""
-        self.refresh()
-
-    def on_blur(self) -> None:
-        """Hide the cursor."""
-        self.refresh()
 
     def action_cursor(self, step: int) -> None:
         """Go to the next row that can be chosen; if none is in view, scroll."""

@@ -263,14 +263,9 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
             event.stop()
             event.prevent_default()
 
-    def on_focus(self) -> None:
-        """Show the block cursor."""
-        self._refresh_block(self._cursor)
-
     def on_blur(self) -> None:
-        """Hide the block cursor and end the search."""
+        """End the search."""
         self._leave_search()
-        self._refresh_block(self._cursor)
 
     @override
     def watch_has_focus(self, _has_focus: bool) -> None:

@@ -197,7 +197,7 @@ class TurnView:
                     Level.WARNING, "The model looks stuck", event.text, event.hint or _AGAINST_LOOPS
                 )
             case events.TurnFailed():
-                self._settle(ToolState.INTERRUPTED)
+                self._settle()
                 self.failed = True
                 kept = f"{(event.hint or 'Everything up to here is kept').removesuffix('.')}."
                 if not self._entered:
@@ -222,7 +222,7 @@ class TurnView:
 
     def end(self) -> None:
         """Close everything that is still open on the screen: the turn has ended, for whatever reason."""
-        self._settle(ToolState.INTERRUPTED)
+        self._settle()
         self._status.show(activity="", until=0.0)
 
     def _on_user(self, event: events.UserMessage) -> None:
@@ -412,13 +412,13 @@ class TurnView:
             self.transcript.finish(self._prose)
             self._prose = None
 
-    def _settle(self, state: ToolState) -> None:
+    def _settle(self) -> None:
         self._finish_reasoning()
         self._finish_prose()
         own = {call_id: block for call_id, block in self._running.items() if block.name == USER_SHELL}
         for call_id, block in self._running.items():
             if call_id not in own:
-                self.transcript.set_tool_state(block, state)
+                self.transcript.set_tool_state(block, ToolState.INTERRUPTED)
         self._running = own
 
     def _active(self, what: str, until: float = 0.0) -> None:
