@@ -160,10 +160,6 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
         self._view.move_to_line(round(new_value))
         self._show()
 
-    @override
-    def selection_updated(self, selection: Selection | None) -> None:
-        self.refresh()
-
     # Painting
 
     @override
