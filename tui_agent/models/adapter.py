@@ -176,24 +176,21 @@ class Adapter(ABC, Generic[Client, AnyReply]):
                         break
                     known = await self._error_to_raise(error, request)
                     if not streamed and isinstance(known, InvalidRequest) and self._drops_effort(str(error)):
-                        await events.aclose()
-                        reply = self._reply(request)
-                        events = self._events(request, reply)
-                        continue
-                    if isinstance(known, ReasoningRefused) and await self._drops(known, request, all_of_it=resent):
+                        pass  # Another try goes without it.
+                    elif isinstance(known, ReasoningRefused) and await self._drops(known, request, all_of_it=resent):
                         # Another try leaves it out. What has streamed of this one has to be discarded first.
                         if streamed:
                             known.retryable = True
                             raise known from error
-                        resent = True
-                        await events.aclose()
-                        request = self._acceptable(request)
-                        reply = self._reply(request)
-                        events = self._events(request, reply)
-                        continue
-                    if isinstance(known, ToolsRefused):
-                        self._profile = msgspec.structs.replace(self._profile, tools=False)
-                    raise known from error
+                        resent, request = True, self._acceptable(request)
+                    else:
+                        if isinstance(known, ToolsRefused):
+                            self._profile = msgspec.structs.replace(self._profile, tools=False)
+                        raise known from error
+                    await events.aclose()
+                    reply = self._reply(request)
+                    events = self._events(request, reply)
+                    continue
                 for event in stream_events:
                     streamed = streamed or not isinstance(event, Metered)
                     yield event
