@@ -436,7 +436,7 @@ def _origin(copy: Path) -> PluginOrigin:
     """Raises `PluginError`."""
     try:
         return msgspec.json.decode(_origin_file(copy).read_bytes(), type=PluginOrigin)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError) as error:
         raise PluginError(f"{_origin_file(copy)} cannot be read: {error}; remove the plugin and add it again") from None
 
 

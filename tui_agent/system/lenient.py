@@ -12,7 +12,7 @@ def decoded(data: bytes | str, kind: type[T]) -> T | None:
     """The value of this type that a JSON text holds; None if it holds none."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+    except (ValueError, RecursionError):  # also for text that is no valid UTF-8
         return None
 
 
