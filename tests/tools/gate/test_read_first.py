@@ -139,6 +139,37 @@ def test_what_stands_outside_is_not_looked_at(workspace: Workspace, tmp_path_fac
     assert [path for path in found if not path.is_relative_to(workspace.root) or path.is_symlink()] == []
 
 
+@pytest.mark.parametrize(
+    ("line", "script"),
+    [
+        ("uv run tools/own.py", "tools/own.py"),
+        ('cd "$CLAUDE_PROJECT_DIR"/tools && python3 own.py', "tools/own.py"),
+        ("(cd tools; ./own)", "tools/own"),
+        ("bun run tools/own.ts", "tools/own.ts"),
+        ('for f in tools/own.d/*; do "$f"; done', "tools/own.d/a"),
+    ],
+)
+def test_the_script_of_a_hook_is_found(line: str, script: str, workspace: Workspace) -> None:
+    (workspace.root / script).parent.mkdir(exist_ok=True)
+    (workspace.root / script).touch(0o755)
+    assert workspace.root / script in scripts_in([line], workspace, workspace.root)
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("test -x tools/own && tools/own", ["tools/own"]),
+        ('[ -f "$CLAUDE_PROJECT_DIR/own.sh" ] && bash "$CLAUDE_PROJECT_DIR/own.sh"', ["own.sh"]),
+        ("./own --out dist/a.js", ["own"]),
+        ("mytool dist/a.js > dist/b.js", []),
+        ("bash ../own.sh", []),
+    ],
+)
+def test_a_script_that_a_hook_would_run_if_it_were_there(line: str, missing: list[str], workspace: Workspace) -> None:
+    found = scripts_in([line], workspace, workspace.root)
+    assert [str(path.relative_to(workspace.root)) for path in found if not path.exists()] == missing
+
+
 def test_the_scripts_of_hooks_are_found_behind_their_variable_and_in_an_open_quote(workspace: Workspace) -> None:
     lines = ['"$CLAUDE_PROJECT_DIR"/tools/gen.sh', "sh 'tools/gen.sh", "echo tools/gen.sh done", "ls own.c"]
     found = [named(scripts_in([line], workspace, workspace.root), workspace) for line in lines]

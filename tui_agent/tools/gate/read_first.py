@@ -63,6 +63,8 @@ _SCRIPTS: Final = words(
 )
 _OF_NODE: Final = words(".js .cjs .mjs")
 _TOKEN: Final = regex(r"[\w.@/+*?-]+")
+_TESTS: Final = words("-x -f -e -r -s")
+"""Of ``test``: what stands before the name of a script that runs only if it is there."""
 _VARIABLE: Final = regex(r"\$(\w+)")
 _PROJECT: Final = regex(r"\$\{?(?:CLAUDE_PROJECT_DIR|TUI_AGENT_PROJECT)\b\}?")
 _RUN_BY_THEMSELVES: Final = words(
@@ -112,7 +114,7 @@ def run_by_themselves(project: Path, workspace: WorkspaceView) -> list[Path]:
     """
     places = [path for name in _RUN_BY_THEMSELVES for path in project.glob(name)]
     texts = (_found(path).text for path in (*hooks_of(project, workspace), *places))
-    found = dict.fromkeys(path for text in texts for path in _run(_tokens(text), project, workspace))
+    found = dict.fromkeys(path for text in texts for path in _scripts(_tokens(text), project, workspace))
     scripts = [path for path in found if path.suffix not in {".yml", ".yaml"}]
     loading = (_found(path).text for path in places if path.name.startswith((".envrc", "mise", ".mise")))
     said = (match[0] for text in loading for match in _LOADED.finditer(text))
@@ -121,14 +123,45 @@ def run_by_themselves(project: Path, workspace: WorkspaceView) -> list[Path]:
 
 
 def scripts_in(lines: Iterable[str], workspace: WorkspaceView, project: Path) -> list[Path]:
-    """The scripts of the project that these command lines of hooks run. Reads files."""
+    """The scripts of the project that these command lines of hooks run, or would if they were there. Reads files."""
     found: dict[Path, None] = {}
     for line in lines:
         named = _PROJECT.sub(lambda _: str(project), line)
-        found |= dict.fromkeys(_run(_tokens(named.replace('"', "")), workspace.root, workspace))
+        every = [_tokens(named.replace('"', ""))]
         with suppress(ValueError):  # a quote is open
-            found |= dict.fromkeys(_run(shlex.split(named), workspace.root, workspace))
+            every.append(shlex.split(named))
+        for tokens in every:
+            found |= dict.fromkeys(_scripts(tokens, workspace.root, workspace))
+            found |= dict.fromkeys(_missing(tokens, workspace.root, workspace))
     return list(found)
+
+
+def _scripts(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> Iterator[Path]:
+    """The files that these words run, seen from a folder and those that are named with them."""
+    for place in (folder, *_beside(tokens, folder, workspace)):
+        yield from _run(tokens, place, workspace)
+
+
+def _missing(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> Iterator[Path]:
+    """What these words would run if it were there."""
+    for before, token in zip(("", *tokens), tokens, strict=False):
+        runs = not before or before in _TESTS or token.startswith("./") or _INTERPRETER.fullmatch(before)
+        path = Path(os.path.normpath(folder / token)) if runs and _is_name(token) else folder
+        if ("/" in token or path.suffix) and not os.path.lexists(path) and workspace.contains(path):
+            yield path
+
+
+def _beside(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> list[Path]:
+    """The folders that words name, or name a file in."""
+    values = (token.partition("=")[2] if token.startswith("-") else token for token in tokens)
+    places = (folder / value for value in values if _is_name(value))
+    above = (Path(os.path.realpath(place if is_folder(place) else place.parent)) for place in places)
+    return [place for place in dict.fromkeys(above) if place != folder and workspace.contains(place)]
+
+
+def _is_name(token: str) -> bool:
+    """Whether a word may be the name of a file."""
+    return len(token) < _LONGEST and "\0" not in token
 
 
 def _tokens(text: str) -> list[str]:
@@ -140,11 +173,8 @@ def _named_by(step: PlainCommand, workspace: WorkspaceView, *, unknown: bool) ->
         yield own
     # A word may be a line itself: `bash -c 'node server.js'`.
     tokens = [*step.words, *(part for word in step.words if " " in word for part in _tokens(word))]
-    values = [token.partition("=")[2] if token.startswith("-") else token for token in tokens]
-    places = [step.folder / value for value in values if len(value) < _LONGEST and "\0" not in value]
-    above = (os.path.realpath(place if is_folder(place) else place.parent) for place in places)
-    beside = [folder for folder in map(Path, dict.fromkeys(above)) if workspace.contains(folder)]
-    for folder in dict.fromkeys((step.folder, *beside)):
+    beside = _beside(tokens, step.folder, workspace)
+    for folder in (step.folder, *beside):
         yield from _run(tokens, folder, workspace)
     folders = [folder for folder in (step.folder, *step.folder.parents) if workspace.contains(folder)]
     folders += (folder for folder in beside if folder not in folders)
@@ -163,9 +193,7 @@ def _read_by(
     """
     programs = dict.fromkeys(map(_program, tokens))
     patterns = dict.fromkeys((*also, *(name for program in programs for name in _READ_BY.get(program, ()))))
-    named = [
-        token for token in islice(dict.fromkeys(tokens), _MOST_ENTRIES) if len(token) < _LONGEST and "\0" not in token
-    ]
+    named = list(filter(_is_name, islice(dict.fromkeys(tokens), _MOST_ENTRIES)))
     if patterns:
         for place in filter(is_folder, (place for token in named for place in _places(folders[0], token))):
             folder = Path(os.path.realpath(place))
@@ -208,7 +236,8 @@ def _files_at(folder: Path, text: str, before: str = "") -> Iterator[Path]:
     # Of `$(dirname "$0")/x` and `$PWD/x` is left `/x`.
     found: Iterable[str] = (place, f"{folder}/{text}")
     if "*" in last or "?" in last:
-        found = (str(path) for path in _matching(folder / above, (last,)) if path.suffix in _SCRIPTS)
+        all_there = _matching(folder / above, (last,))
+        found = (str(path) for path in all_there if path.suffix in _SCRIPTS or os.access(path, os.X_OK))
     elif before == "-m":
         module = f"{folder}/{text.replace('.', '/')}"
         found = (f"{module}/__init__.py", f"{module}/__main__.py", f"{module}.py")
@@ -243,7 +272,7 @@ def _run(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> Itera
     """The files among these words that are run or included, rather than only worked on."""
     in_package = "node_modules" in folder.parts
     for before, token in dict.fromkeys(zip(("", *tokens), tokens, strict=False)):
-        if "\0" in token or len(token) >= _LONGEST:
+        if not _is_name(token):
             continue
         # A variable may be the name of an interpreter.
         named = _INTERPRETER.fullmatch(before) or before.isupper() or before.startswith("-")
