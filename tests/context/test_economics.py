@@ -424,12 +424,10 @@ def test_a_compaction_comes_instead_of_a_clearing_that_would_free_at_a_higher_pr
     kept_results: int, first: str
 ) -> None:
     """The more stays behind what is cleared, the more is written anew for it: in the end more than it saves until the
-    next clearing, and then nothing comes before the threshold of compaction.
+    next clearing, and then nothing comes before the threshold of compaction, although that of clearing has passed.
     """
     settings = Settings(
-        clearing=ClearingSettings(
-            keep=kept_results, protect_tokens=0, by_price=False, threshold=0.2, min_batch_share=0.01
-        ),
+        clearing=ClearingSettings(keep=kept_results, protect_tokens=0, threshold=0.2, min_batch_share=0.01),
         compaction=CompactionSettings(thrift=100),
     )
     loop = Reading(72, settings, window=500_000)

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Literal, NamedTuple, TypeVar
 
 import pytest
 from msgspec import structs
 
-from tests.context.performer import COST_USD, Performer, Writing, failing, written
+from tests.context.performer import COST_USD, USED, Performer, Writing, failing, written
 from tests.conversation.logs import broken_rules
 from tests.profiles import model_named
 from tui_agent.agent.commands.context_text import text as stats_text
@@ -17,6 +18,7 @@ from tui_agent.context.compaction.plan import CHANGED
 from tui_agent.context.counting import Ratios
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import (
+    Answer,
     Append,
     ArchiveTurns,
     AskModel,
@@ -930,6 +932,36 @@ def test_only_the_second_summary_is_told_of_earlier_ones() -> None:
     asked = [effect.request.messages[-1].blocks[-1] for effect in chat.caller.asked if isinstance(effect, AskModel)]
     told = ["Earlier summaries stay" in block.text for block in asked if isinstance(block, Text)]
     assert told[:2] == [False, True]
+
+
+def test_summaries_that_are_short_enough_together_become_one_without_a_model() -> None:
+    """Word for word, less the next steps that later ones overtook; a model is asked once they are too long for that."""
+    settings = structs.replace(UNPRICED, compaction=CompactionSettings(thrift=0, auto=False, summaries_tokens=800))
+    numbers = count()
+
+    def writing(asked: AskModel | AskWriter) -> Answer:
+        number = next(numbers)
+        text = SUMMARY.replace("The files", f"{number}: the files").replace("Go on", f"Go on after {number}")
+        return Answer(text, "small", USED, COST_USD)
+
+    chat = Chat(200_000, settings, writing=writing)
+    for _ in range(4):
+        chat.grow(8)
+        chat.run(chat.engine.compact())
+    merged = [done for done in chat.caller.done if "become one" in done.reason]
+    assert merged
+    assert all("without a model" in done.reason for done in merged)
+    questions = [each for each in chat.caller.asked if isinstance(each, AskModel)]
+    assert len(questions) == 4
+    one = chat.engine.view.boundaries()[0]
+    assert one.depth == 1
+    assert [f"{number}: the files" in one.text for number in range(3)] == [True] * 3
+    assert "Go on after 0" not in one.text
+    assert one.text.count("# Exact next steps") == 1
+    for _ in range(8):
+        chat.grow(8)
+        chat.run(chat.engine.compact())
+    assert any("put together from what was written" in done.reason for done in chat.caller.done)
 
 
 def test_a_merge_is_one_question_about_what_was_written_already() -> None:

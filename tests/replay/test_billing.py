@@ -1,5 +1,6 @@
 """The running sums of a prompt, and what a provider's cache reads and writes of it."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -132,3 +133,14 @@ def test_an_implicit_cache_reads_the_common_prefix_and_writes_nothing() -> None:
     prompt.replace({2: part(10)})
     assert cache.use(prompt, 10) == CacheUse(1510, 1500, 0)
     assert cache.use(prompt, 400).read == 0
+
+
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_a_request_sent_earlier_beside_others_takes_no_time_from_their_entries(is_marked: bool) -> None:
+    cache, prompt = PromptCache(ttl_s=300, minimum=0, marked=is_marked), prompt_of(1000, 500)
+    cache.use(prompt, 0)
+    prompt.append(part(200))
+    cache.use(prompt, 250)
+    assert cache.use(prompt, 10).read == 1700
+    assert not cache.is_cold(500)
+    assert cache.use(prompt, 500).read == 1700

@@ -1,5 +1,6 @@
 """The shipped engine in a replay: the prompt is the view, nothing is lost from reach, and the settings count."""
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -7,10 +8,10 @@ import pytest
 from typing_extensions import override
 
 from tests.replay.sessions import write_session
-from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.entries import Summarized, Usage
 from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.conversation.sizes import size_of_block
-from tui_agent.replay.billing import Billing
+from tui_agent.replay.billing import Billing, RequestParts
 from tui_agent.replay.engine_policy import EnginePolicy
 from tui_agent.replay.policies import PolicySetup
 from tui_agent.replay.script import RecordedCall, Script, make_script, tokens_of
@@ -111,8 +112,49 @@ def test_a_summary_is_written_by_the_cheaper_model_and_billed(script: Script) ->
     settings = settings_of("summary-only")
     cheap = replay(script, settings, 100_000)
     same = simulate(script, "ours", lambda setup: Checked(setup, settings), OPUS, window=100_000)
-    assert cheap.compactions == cheap.bill.summaries >= same.compactions > 0
+    assert cheap.compactions >= cheap.bill.summaries >= same.bill.summaries > 0
     assert 0 < cheap.bill.summary_cost_usd < same.bill.summary_cost_usd / 3
+
+
+def test_a_summary_is_asked_for_when_it_is_begun_with_the_cache_of_that_moment(tmp_path: Path) -> None:
+    """The user comes back an hour later, so it is ready by then; its writer read the prefix while it was cached."""
+    path, now = write_session(tmp_path / "s.jsonl", seed=7, calls=90), 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        now += 3_600 if line["role"] == "user" else 1
+        line["time"] = now
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    settings = settings_of("summary-only", before_expiry=False, thrift=0.0, summaries_tokens=100_000)
+    asked: list[Usage] = []
+
+    class Noted(Billing):
+        @override
+        def summary(self, prompt: RequestParts, output: int, now: float) -> Usage:
+            asked.append(super().summary(prompt, output, now))
+            return asked[-1]
+
+    policy = EnginePolicy(
+        PolicySetup(make_script(read_file(path)), ledger := Noted(OPUS, None, 60_000), 60_000), settings
+    )
+    for call in make_script(read_file(path)).calls:
+        policy.before(call)
+        policy.after(call, ledger.call(policy.prompt, call.output, call.time))
+    assert len(asked) > 2
+    assert ledger.bill.cold_calls > 2
+    assert all(used.cache_read_tokens > used.input_tokens / 2 for used in asked)
+
+
+def test_a_generated_summary_has_its_sections_and_nothing_is_filled_in(script: Script) -> None:
+    policies: list[EnginePolicy] = []
+
+    def make(setup: PolicySetup) -> EnginePolicy:
+        policies.append(EnginePolicy(setup, settings_of("summary-only", facts_tokens=0)))
+        return policies[0]
+
+    simulate(script, "ours", make, OPUS, small=HAIKU, window=60_000)
+    texts = [entry.text for entry in policies[0].engine.view.log if isinstance(entry, Summarized) and entry.model]
+    assert texts
+    assert sum(map(len, policies[0].summaries)) + 300 * len(texts) > sum(map(len, texts))
 
 
 def test_thrift_decides_how_often_is_compacted(script: Script) -> None:

@@ -24,6 +24,12 @@ from tui_agent.settings import Settings
 from tui_agent.text import money_text, price_or_time
 
 LONGEST_SUMMARY = 3_000
+SHORT_SUMMARY = 1_000
+"""The shortest limit that a high price of output leads to; facts and the user's words stand beside a summary anyway."""
+USUAL_OUTPUT = 5.0
+"""What providers usually charge for output, as a multiple of the input price. Where it costs more, as the time of a
+local model does, shorter summaries are asked for, in proportion.
+"""
 COLD_SHARE = 0.03
 """The share of calls that find the cache expired and pay the write price for everything they carry."""
 TRANSCRIPT_SHARE = 0.4
@@ -236,17 +242,20 @@ def choose_summariser(same: Summariser, separate: Summariser) -> WriterChoice:
     return WriterChoice("separate", separate.usd, reason)
 
 
-def expected_summary(replaced: int, all_summaries: int = LONGEST_SUMMARY * ONE_SUMMARY_SHARE) -> int:
-    """The length limit, in tokens, given to the writer of a summary of `replaced` tokens; facts come on top.
-
-    `all_summaries`: the most tokens that it and others may take together.
-    """
-    return min(LONGEST_SUMMARY, replaced // 4, all_summaries // ONE_SUMMARY_SHARE)
+def expected_summary(replaced: int, longest: int = LONGEST_SUMMARY) -> int:
+    """The length limit, in tokens, given to the writer of a summary of `replaced` tokens; facts come on top."""
+    return min(longest, replaced // 4)
 
 
-def likely_summary(replaced: int, all_summaries: int = LONGEST_SUMMARY * ONE_SUMMARY_SHARE) -> float:
+def likely_summary(replaced: int, longest: int = LONGEST_SUMMARY) -> float:
     """The length that a summary of `replaced` tokens probably has, in tokens."""
-    return expected_summary(replaced, all_summaries) * 2 / 3
+    return expected_summary(replaced, longest) * 2 / 3
+
+
+def longest_summary(here: Situation) -> int:
+    """The most tokens that a summary may take here, without its facts."""
+    dear = max(1.0, here.rates.output / USUAL_OUTPUT) if here.rates is not None else 1.0
+    return min(max(SHORT_SUMMARY, round(LONGEST_SUMMARY / dear)), summaries_limit(here) // ONE_SUMMARY_SHARE)
 
 
 def summaries_limit(here: Situation) -> int:
@@ -285,7 +294,7 @@ def signing_extra(here: Situation, rates: Rates, *, replaced: int, replaced_by_u
         rates,
         reads=(1.0 if here.cold else rates.read) * here.tokens,
         alone=TRANSCRIPT_SHARE * replaced_by_us,
-        writes=likely_summary(replaced_by_us, summaries_limit(here)),
+        writes=likely_summary(replaced_by_us, longest_summary(here)),
     )
     return signing_cost(here, rates, replaced) - ours
 
@@ -309,8 +318,7 @@ def compaction_worth(here: Situation, *, keep: int) -> CompactionWorth:
     """Cost and gain of a compaction now that keeps `keep` tokens; free if prices are unknown."""
     rates, stays = here.rates or Rates(0.0, 0.0, 0.0, 0.0), here.budget.fixed + here.staying + keep
     replaced = max(0, here.tokens - stays)
-    most = summaries_limit(here)
-    written = expected_summary(replaced, most)
+    written = expected_summary(replaced, longest_summary(here))
     whole = written + min(facts_limit(here), replaced // FACTS_SHARE)
     reads = 0.0 if here.summary_is_cold else rates.read * here.tokens
     writing = _writing_cost(here, rates, reads=reads, alone=TRANSCRIPT_SHARE * here.tokens, writes=written)

@@ -24,7 +24,7 @@ from tui_agent.context.economics import (
     pays_from,
     step_price,
 )
-from tui_agent.context.layers.clearing import PLACEHOLDER_TOKENS, pays_until_the_next, protected_tokens, smallest_batch
+from tui_agent.context.layers.clearing import PLACEHOLDER_TOKENS, protected_tokens, smallest_batch, threshold_decides
 from tui_agent.context.layers.compaction import begins_at
 from tui_agent.context.layers.due import Due
 from tui_agent.conversation.entries import Cleared
@@ -171,7 +171,7 @@ def _next_clearing(view: View, here: Situation) -> StepAhead | None:
     distance = max(0, threshold.tokens - here.tokens)
     for calls in _calls_ahead(here):
         frees, tokens = round(now + calls * here.growth), round(here.tokens + calls * here.growth_of_all)
-        passed = threshold.reached(tokens) and pays_until_the_next(frees, tail, here)
+        passed = threshold.reached(tokens) and threshold_decides(here)
         enough = passed or (needed is not None and frees >= needed)
         if frees >= least and enough:
             then = msgspec.structs.replace(here, tokens=tokens, kept=round(tokens - here.growth_of_all), cold=False)

@@ -13,6 +13,7 @@ import msgspec
 
 from tui_agent.context import effects
 from tui_agent.context.compaction.facts import Source
+from tui_agent.context.compaction.forms import FIVE, OUTLINE, compose
 from tui_agent.context.compaction.material import fact_sources
 from tui_agent.context.economics import LONGEST_SUMMARY
 from tui_agent.context.engine import ContextEngine
@@ -25,7 +26,7 @@ from tui_agent.conversation.wire import write_opaque
 from tui_agent.models.pictures import halved
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.billing import WRITING_SPEED, RequestParts
-from tui_agent.replay.policies import PolicySetup
+from tui_agent.replay.policies import PolicySetup, written_by_rule
 from tui_agent.replay.script import RecordedCall, RecordedMessage, block_tokens, text_tokens
 from tui_agent.replay.showing import ShownBlocks
 from tui_agent.settings import Settings
@@ -201,6 +202,8 @@ class EnginePolicy:
             self._shown.will_cover(self.engine.view, *self._covered[:2])
         factor = self._script.factor
         text = self._write(sources, tokens, factor)
+        if self._write is written_by_rule and asked.purpose == "summary":
+            text = _in_sections(text, self.engine.settings)
         writes = text_tokens(text, factor=factor)
         if asked.cached:
             self._show(request)
@@ -228,6 +231,15 @@ class EnginePolicy:
     def _show(self, request: ModelRequest) -> None:
         self.prompt.cache_hours = request.cache_hours
         self._shown.show(self.prompt, self.engine.view, request.messages, request.cache_edges)
+
+
+def _in_sections(text: str, settings: Settings) -> str:
+    """A generated text under the headings that a model is asked for, so that nothing is filled in for it."""
+    form = OUTLINE if settings.compaction.handover == "outline" else FIVE
+    words = text.split(" ")
+    each = len(words) // len(form.sections) + 1
+    parts = (" ".join(words[place * each :][:each]) for place in range(len(form.sections)))
+    return compose(form, dict(zip(form.sections, parts, strict=True)))
 
 
 def _without_record(message: Message) -> Message:

@@ -239,9 +239,13 @@ def test_above_its_threshold_it_waits_for_a_summary_where_its_cache_costs_more_t
     freed = found.before - found.after
     # 95% of the tail, which is no more than the rest, are paid once; 5% of the freed are saved by each later call.
     tail = tokens(made.view) - freed
-    for growth, clears in ((0.9 * freed**2 / (19 * tail), True), (2.0 * freed**2 / (19 * tail), False)):
+    for growth, clears in ((0.9 * freed**2 / (38 * tail), True), (4.0 * freed**2 / (38 * tail), False)):
         moment = structs.replace(situation(made.view, ROOM, rates=rates, growth=growth), growth_of_all=growth)
-        assert (plan_clearing(made.view, moment, ClearingSettings(by_price=False), threshold) is not None) is clears
+        assert (plan_clearing(made.view, moment, SETTINGS, threshold) is not None) is clears
+        # By the threshold alone, or where no summary comes, it clears.
+        assert plan_clearing(made.view, moment, structs.replace(SETTINGS, by_price=False), threshold) is not None
+        alone = structs.replace(moment, resting=True)
+        assert plan_clearing(made.view, alone, SETTINGS, threshold) is not None
 
 
 def test_the_tail_is_what_follows_the_first_cleared_result_and_stays() -> None:

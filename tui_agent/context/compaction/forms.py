@@ -6,6 +6,7 @@ the instructions are removed, headings normalised, and missing sections filled f
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -17,6 +18,8 @@ from tui_agent.system.resources import prompt_text
 SUMMARY_PREFIX: Final = "[Previous conversation summary]"
 RECORD_PREFIX: Final = "[Completed task]"
 ARCHIVE_LINE: Final = "The turns in full: "
+NOTHING: Final = "(nothing)"
+"""What stands in a section without content."""
 
 _HEADING: Final = regex(r"^\s{0,3}(?:#{1,6}\s+|\*\*)(?:\d+[.)]\s*)?(.+?)\s*(?:\*\*)?:?\s*$")
 
@@ -125,7 +128,7 @@ def sections(form: SummaryForm, text: str) -> dict[str, str]:
 
 def compose(form: SummaryForm, bodies: dict[str, str]) -> str:
     """A text of exactly the form's sections, in order."""
-    return "\n\n".join(f"# {name}\n{bodies.get(name) or '(nothing)'}" for name in form.sections)
+    return "\n\n".join(f"# {name}\n{bodies.get(name) or NOTHING}" for name in form.sections)
 
 
 def completed(form: SummaryForm, text: str, extract: str) -> str:
@@ -138,6 +141,18 @@ def completed(form: SummaryForm, text: str, extract: str) -> str:
     first = form.sections[0]
     bodies[first] = "\n\n".join(part for part in (bodies.pop("", ""), bodies.get(first, "")) if part)
     return compose(form, {name: bodies.get(name) or spare.get(name, "") for name in form.sections})
+
+
+def joined(form: SummaryForm, texts: Sequence[str]) -> str:
+    """Consecutive summaries as one text, section by section; the next steps of earlier ones have been overtaken."""
+    found = [sections(form, text) for text in texts]
+    for earlier in found[:-1]:
+        earlier.pop(form.sections[-1], None)
+    bodies: dict[str, str] = {}
+    for name in ("", *form.sections):
+        told = dict.fromkeys(each.get(name, "") for each in found)
+        bodies[name] = "\n\n".join(text for text in told if text not in ("", NOTHING))
+    return "\n\n".join(filter(None, (bodies.pop(""), compose(form, bodies))))
 
 
 def framed(form: SummaryForm, body: str, path: str) -> str:

@@ -37,13 +37,15 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
     """What a summary is written from and checked against.
 
     parts: the transcript for a separate model, one part for each group, oldest first. notes: existing summaries of all
-    of it; empty: there are none. depth: through how many summaries the oldest of them has passed. questions: the
-    instructions. extract: the text made without a model. archive: the turns as Markdown, to be saved.
+    of it; empty: there are none. depth: through how many summaries the oldest of them has passed. standing: the
+    summaries in view that a merge replaces. questions: the instructions. extract: the text made without a model.
+    archive: the turns as Markdown, to be saved.
     """
 
     parts: tuple[str, ...]
     notes: tuple[str, ...] = ()
     depth: int = 0
+    standing: tuple[str, ...] = ()
     questions: Questions
     extract: str
     facts: tuple[Fact, ...]
@@ -51,9 +53,10 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_newer(self, merge: Plan, newer: Plan, text: str) -> "Material":
         """This material of `merge`, completed with the text of the `newer` summary if the merge includes that."""
-        if not self.notes or merge.last < newer.last:
+        if merge.last < newer.last:
             return self
-        return structs.replace(self, notes=(*self.notes, body_of(text)))
+        body = (body_of(text),)
+        return structs.replace(self, notes=self.notes and self.notes + body, standing=self.standing + body)
 
 
 def material_of(plan: Plan, view: View, here: Situation, prompts: Prompts) -> Material:
@@ -67,6 +70,7 @@ def material_of(plan: Plan, view: View, here: Situation, prompts: Prompts) -> Ma
         # Leave out the appended facts: they are collected from the turns again.
         notes=tuple(body_of(entry.text) for entry in notes),
         depth=max((entry.depth for entry in notes), default=0),
+        standing=tuple(body_of(entry.text) for entry in plan.boundaries),
         questions=asked,
         extract=extract(
             plan.form,

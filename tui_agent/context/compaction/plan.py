@@ -26,6 +26,7 @@ from tui_agent.context.economics import (
     Situation,
     expected_summary,
     facts_limit,
+    longest_summary,
     signing_extra,
     summaries_limit,
 )
@@ -275,7 +276,7 @@ def _measured(plan: Plan, here: Situation, replaced: int, *, least_gain: int) ->
     if plan.through:
         writes, facts = expected_summary(replaced), plan.facts_limit
     else:
-        writes = expected_summary(replaced, summaries_limit(here))
+        writes = expected_summary(replaced, longest_summary(here))
         facts = min(plan.facts_limit, facts_limit(here))
     room = replaced - writes - plan.words_growth
     expected = writes + min(facts, max(0, room) // 4) + plan.words_growth

@@ -1,23 +1,31 @@
 """Gets a summary written, trying several ways in order, from the best to one that cannot fail.
 
-First the cheapest way (for a merge: from the existing summaries of its turns), then a separate model on the whole
+First the cheapest way (for a merge: the summaries themselves if they are short enough together, else a text from the
+existing summaries of its turns), then a separate model on the whole
 transcript, then the same in parts that fit, whose summaries are merged, then the extract. Each failure, overflow or
 rejected text leads to the next way; none repeats what failed, and no error text enters a request.
 """
 
 import math
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import structs
 
 from tui_agent.context.compaction.draft import Draft, accept
-from tui_agent.context.compaction.forms import Prompts, Questions, cut
+from tui_agent.context.compaction.forms import Prompts, Questions, cut, joined
 from tui_agent.context.compaction.material import Material, as_material, material_of, questions_of
 from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.counting import estimate
-from tui_agent.context.economics import Situation, Summariser, WriterChoice, choose_summariser, signing_cost
+from tui_agent.context.economics import (
+    Situation,
+    Summariser,
+    WriterChoice,
+    choose_summariser,
+    signing_cost,
+    summaries_limit,
+)
 from tui_agent.context.effects import (
     Answer,
     Append,
@@ -42,7 +50,7 @@ from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.sizes import TextSize, size_of_text
 from tui_agent.conversation.view import View
 
-WayName: TypeAlias = Literal["own", "same_prefix", "notes", "whole", "parts", "extract"]
+WayName: TypeAlias = Literal["own", "joined", "same_prefix", "notes", "whole", "parts", "extract"]
 
 EXPECTED: Final[Mapping[Literal["same_prefix", "separate"], WayName]] = {
     "same_prefix": "same_prefix",
@@ -50,6 +58,7 @@ EXPECTED: Final[Mapping[Literal["same_prefix", "separate"], WayName]] = {
 }
 HOW: Final[Mapping[WayName, str]] = {
     "own": "by the writer of its own",
+    "joined": "put together without a model",
     "notes": "put together from what was written of its turns",
     "whole": "read on its own",
     "parts": "read in parts",
@@ -75,11 +84,11 @@ def answer_tokens(window: int) -> int:
 class WritingAttempt(msgspec.Struct, frozen=True):
     """One way to get a summary.
 
-    ``own``: the caller's own writer is asked. ``same_prefix``: the instruction is sent as a user message at the end of
-    the running request, with its tools unchanged; calls in the answer are ignored. ``whole`` and ``parts``: each of
-    `materials` is sent as a user message, with the instruction as the system prompt; several answers are merged by one
-    more request. ``notes``: `materials` are such answers already, so only the merging request is sent. ``extract``: no
-    model is asked.
+    ``own``: the caller's own writer is asked. ``joined``: the text is there already. ``same_prefix``: the instruction
+    is sent as a user message at the end of the running request, with its tools unchanged; calls in the answer are
+    ignored. ``whole`` and ``parts``: each of `materials` is sent as a user message, with the instruction as the system
+    prompt; several answers are merged by one more request. ``notes``: `materials` are such answers already, so only the
+    merging request is sent. ``extract``: no model is asked.
     """
 
     name: WayName
@@ -125,7 +134,8 @@ class Writers(msgspec.Struct, frozen=True):
         same_prefix = choice.way == "same_prefix" and not plan.boundaries
         failures: list[str] = []
         answers: list[Answer] = []
-        for way in (*([WritingAttempt("own")] if own else []), *ways(material, here, same_prefix=same_prefix)):
+        first = [WritingAttempt("own")] if own else []
+        for way in (*first, *_joined(plan, material, here), *ways(material, here, same_prefix=same_prefix)):
             before = len(answers)
             text = yield from _write(way, plan, material, here, running, answers)
             draft: Draft | Refusal
@@ -140,7 +150,7 @@ class Writers(msgspec.Struct, frozen=True):
                     model=given[-1].model if given else "",
                     usage=sum((each.usage for each in given), Usage()) if given else None,
                     cost_usd=_total_cost(given) if given else None,
-                    depth=1 + (material.depth if way.name == "notes" else len(way.materials) > 1),
+                    depth=_depth(way, plan, material),
                 )
             elif text.final and way.name != "own":
                 return text
@@ -282,6 +292,21 @@ def choose_writer(plan: Plan, parts: Sequence[str], asked: Questions, here: Situ
         cached=False,
     )
     return choose_summariser(same, alone)
+
+
+def _joined(plan: Plan, material: Material, here: Situation) -> Iterator[WritingAttempt]:
+    """A merge that needs no model: the texts of its summaries, if they leave room for facts within the limit on all."""
+    if material.standing:
+        text = joined(plan.form, material.standing)
+        if here.mixed_tokens_of(size_of_text(text)) <= summaries_limit(here) - plan.facts_limit:
+            yield WritingAttempt("joined", (text,))
+
+
+def _depth(way: WritingAttempt, plan: Plan, material: Material) -> int:
+    """Through how many summaries a text written in this way has passed."""
+    if way.name == "joined":
+        return max(each.depth for each in plan.boundaries)
+    return 1 + (material.depth if way.name == "notes" else len(way.materials) > 1)
 
 
 def ways(material: Material, here: Situation, *, same_prefix: bool) -> tuple[WritingAttempt, ...]:

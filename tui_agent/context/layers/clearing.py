@@ -107,7 +107,7 @@ class ClearingLayer:
             if isinstance(paying, Cleared):
                 return paying
             missing = NotYet(everything + paying / 2) if paying is not None else None
-        if passed and batch.freed >= smallest and pays_until_the_next(batch.freed, batch.tail, situation):
+        if passed and batch.freed >= smallest and threshold_decides(situation):
             return batch.entry(situation, f"the view passed {threshold.tokens:,} tokens ({threshold.source})")
         return missing
 
@@ -198,17 +198,13 @@ def _paying(found: list[Candidate], situation: Situation, smallest: int) -> Clea
     return shortfall
 
 
-def pays_until_the_next(freed: int, tail: int, situation: Situation) -> bool:
-    """Whether a batch of `freed` tokens, with `tail` tokens after it, saves what its cache costs before the view
-    has grown by as much again; otherwise a summary is the better way to make room.
-
-    True where none would come by itself, and if prices or growth are unknown.
+def threshold_decides(here: Situation) -> bool:
+    """Whether passing the threshold is reason enough to clear: where prices do not say when it pays, or no summary
+    comes by itself, which is the better way to make room.
     """
-    rates, growth = situation.rates, situation.growth_of_all
-    summarises = situation.settings.compaction.auto and not situation.resting and not situation.limits.compact.rests
-    if not summarises or rates is None or rates.read <= 0 or growth <= 0:
-        return True
-    return freed**2 * rates.read >= max(0.0, rates.write - rates.read) * tail * growth
+    rates, compact = here.rates, here.limits.compact
+    priced = here.settings.clearing.by_price and rates is not None and rates.read > 0 and here.growth_of_all > 0
+    return not priced or not here.settings.compaction.auto or here.resting or compact.rests
 
 
 def _batch(found: list[Candidate], situation: Situation) -> ClearingBatch:

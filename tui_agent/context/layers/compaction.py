@@ -21,8 +21,8 @@ from tui_agent.context.economics import (
     clearing_cost_per_token,
     compaction_worth,
     expected_summary,
+    longest_summary,
     reason_it_pays,
-    summaries_limit,
 )
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Checkpointed, Cleared
@@ -121,7 +121,7 @@ def growth_meanwhile(here: Situation) -> int:
     The number of calls in that time is estimated from what the model writes in one, at half the speed of the writer.
     """
     written = max(1.0, here.growth_of_all - here.growth)
-    longest = expected_summary(here.tokens, summaries_limit(here))
+    longest = expected_summary(here.tokens, longest_summary(here))
     calls = min(MAX_CALLS_AHEAD, max(1, round(longest / WRITER_SPEED / written)))
     room = max(0, here.limits.compact.tokens - here.budget.fixed)
     return min(round(calls * here.growth_of_all), int(room * TRIGGER_SHARE))
