@@ -29,7 +29,7 @@ from tui_agent.models.pictures import LARGEST_SIDE, MOST_BYTES, UnreadablePictur
 from tui_agent.session import Session
 
 LARGE = (4_000, 3_000)
-DRAWN = 4
+DRAWN = 2
 """Different large pictures that are drawn, which takes a quarter of a second each."""
 SLOWEST_S = 0.25
 """How long the event loop may work without a pause."""

@@ -83,7 +83,7 @@ async def test_keys_that_begin_a_line(key: str, arguments: Arguments) -> None:
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test() as pilot:
         await pilot.press("a", key, "b")
-        assert app.entry.prompt.text == "a\nb"
+        await until(pilot, lambda: app.entry.prompt.text == "a\nb")
 
 
 async def test_a_file_is_mentioned_with_a_few_keys_and_read(arguments: Arguments) -> None:
