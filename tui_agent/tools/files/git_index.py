@@ -57,9 +57,9 @@ class GitIndex:
 
     async def contents(self, names: Iterable[str]) -> dict[str, bytes]:
         """The contents of these blobs, except those that the repository no longer has."""
-        git = find_program("git")
         wanted = list(dict.fromkeys(names))
-        if git is None or self._folder is None or not wanted:
+        git = find_program("git") if wanted else None
+        if git is None or self._folder is None:
             return {}
         environment = {
             **ISOLATED,

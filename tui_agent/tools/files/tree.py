@@ -289,6 +289,8 @@ class Tree:
         def known(change: FileChange) -> _Known | None:
             return before.files.get(os.path.relpath(change.place, self.root))
 
+        if not any(change.before.sha256 for change in changes):
+            return tuple(changes)
         names = [old.git_name for change in changes if (old := known(change)) and old.git_name]
         contents = await self._git.contents(names)
         return await in_thread(lambda: tuple(self._keep(change, known(change), contents) for change in changes))
