@@ -253,6 +253,20 @@ async def test_a_prompt_of_a_server_is_a_slash_command(world: Callable[[Script],
 
 
 @ONE
+async def test_why_a_server_failed_stands_below_its_name(world: Callable[[Script], World]) -> None:
+    here = world(Script())
+    servers = {
+        "broken": msgspec.to_builtins(ToolServer(command="/nowhere/at-all")),
+        "whole": msgspec.to_builtins(faulty()),
+    }
+    async with here.session(given={"mcp.servers": servers}) as session:
+        lines = (await run_command(session.agent, "/mcp")).text.splitlines()
+    at = next(place for place, line in enumerate(lines) if line.startswith("broken"))
+    assert "cannot be used" in lines[at + 1]
+    assert lines[at + 2].startswith("whole")
+
+
+@ONE
 async def test_the_command_shows_what_servers_cost_and_save(world: Callable[[Script], World]) -> None:
     here = world(Script())
     async with here.session() as session:

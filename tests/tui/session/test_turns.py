@@ -272,7 +272,7 @@ async def test_an_evicted_result_leaves_a_boundary_that_can_bring_it_back(screen
     )
     *_, boundary = screen.show(CALL, started("c1"), evicted)
     assert isinstance(boundary, BoundaryBlock)
-    assert (boundary.kind, boundary.before, boundary.after) == ("run_command result evicted", 40_000, 4)
+    assert (boundary.kind, boundary.before, boundary.after) == ("run_command result put into a file", 40_000, 4)
     assert (boundary.seq, boundary.restores) == (7, True)
     assert "large_tool_results/c1" in boundary.text
 

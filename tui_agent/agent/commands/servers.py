@@ -43,12 +43,14 @@ def _all(agent: "Agent", offered: "OfferedTools") -> CommandReply:
     statuses = offered.servers.statuses()
     weights = _weights(agent, offered)
     width = max(len(status.name) for status in statuses) + 2
-    lines = [f"{status.name:<{width}}{_described(agent, status, weights.get(status.name))}" for status in statuses]
-    problems = [f"{'':<{width}}{one_line(status.error, 400)}" for status in statuses if status.error]
+    lines: list[str] = []
+    for status in statuses:
+        lines.append(f"{status.name:<{width}}{_described(agent, status, weights.get(status.name))}")
+        lines += [f"{'':<{width}}{one_line(status.error, 400)}"] * bool(status.error)
     sent, saved = sum(each.sent for each in weights.values()), sum(each.saved for each in weights.values())
     total = f"All together: {_price(agent, sent)} a call in front of every request"
     total += f"; looking tools up when they are needed saves {_price(agent, saved)} a call." if saved else "."
-    shown = "\n".join([*lines, *problems, *offered.servers.problems, total, USAGE])
+    shown = "\n".join([*lines, *offered.servers.problems, total, USAGE])
     return CommandReply(f"{counted(len(statuses), 'server')} of tools", shown)
 
 

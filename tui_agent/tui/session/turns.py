@@ -335,7 +335,7 @@ class TurnView:
             # Scaled from the tokens of the part that is shown.
             whole = round(event.size * event.tokens / max(1, len(event.text)))
             self.transcript.add_boundary(
-                f"{event.name} result evicted",
+                f"{event.name} result put into a file",
                 before=whole,
                 after=event.tokens,
                 reason="too large to show whole",
