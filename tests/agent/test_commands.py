@@ -41,6 +41,13 @@ async def test_without_checkpoints_there_is_no_done(tmp_path: Path) -> None:
         assert "/done" not in (await run_command(session.agent, "/help")).text
 
 
+async def test_without_rules_it_is_said_where_they_come_from(tmp_path: Path) -> None:
+    async with talking(tmp_path) as session:
+        reply = await run_command(session.agent, "/permissions")
+    assert reply.title == "0 rules"
+    assert "permissions.allow" in reply.text
+
+
 async def test_rules_are_listed_and_taken_back(tmp_path: Path) -> None:
     project, store = tmp_path / "project", tmp_path / "home" / "permissions.json"
     project.mkdir()

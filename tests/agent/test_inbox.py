@@ -50,10 +50,12 @@ async def memory(folder: Path, *arguments: str) -> CommandReply:
 
 
 async def test_what_came_up_in_several_sessions_is_proposed_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "README.md").write_text("# Here\n")
     for number in range(3):
         await held(
             tmp_path,
-            f"read README.md and run `touch {number}` then run `ls` and run `touch done`",
+            f"read README.md and nowhere.md and run `touch {number}` then run `ls` and run `touch done`",
             "Bitte nimm uv statt pip. It has to be quick." if number else "Go on then. It has to be quick.",
         )
     reply = await memory(tmp_path, "")

@@ -203,7 +203,8 @@ def _seen_in(stamp: tuple[int, ...], entries: Iterable[AnyEntry]) -> _Seen:
             given = decoded(call.arguments, _Given) or _Given()
             if call.name in _RUN and entry.outcome.exit_code == 0:
                 commands.append(given.command)
-            if call.name in _READ and len(calls) <= FIRST_CALLS and (path := given.path or given.file_path):
+            first = call.name in _READ and len(calls) <= FIRST_CALLS and not block.is_error
+            if first and (path := given.path or given.file_path):
                 files.append(path)
     worked = (re.sub(_SHORTENED, "", " ".join(command.split())) for command in commands if not _only_reads(command))
     return _Seen(

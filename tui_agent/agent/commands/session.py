@@ -96,6 +96,8 @@ async def permissions(agent: "Agent", argument: str) -> CommandReply:
     rules = agent.permissions.rules()
     if not argument:
         lines = [f"Mode {agent.permissions.mode}."]
+        if not rules:
+            lines.append("A question answered with “always” adds one, and so do permissions.allow, ask and deny.")
         for place, rule in enumerate(rules, 1):
             said = "" if rule.said == rule.text else f" · {one_line(rule.said, 4_000)}"
             lines.append(f"{place:>3}  {one_line(rule.text, 4_000)}{said} ({rule.source})")
