@@ -136,10 +136,10 @@ def check_model(arguments: Arguments, settings: "Settings") -> None:
         return
     from tui_agent.models.base import ModelError, UnknownModel
     from tui_agent.models.catalogue import catalogue_of
-    from tui_agent.models.choice import SmallTierRefused, check_parent, model_name, tier_table
+    from tui_agent.models.choice import SmallTierRefused, check_parent, model_name
 
     try:
-        profile = catalogue_of(settings).quick_profile(model_name(settings), tier_table(settings))
+        profile = catalogue_of(settings).quick_profile(model_name(settings))
         check_parent(settings, profile, yolo=arguments.yolo)
     except SmallTierRefused as refused:
         raise UsageError(f"{refused.message} {refused.hint}") from None

@@ -24,7 +24,7 @@ from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.offline.adapter import OfflineModel
 from tui_agent.models.prices import DEFAULT_WINDOW, look_up
 from tui_agent.models.provider import Provider
-from tui_agent.settings.schema import Endpoint, TierModels
+from tui_agent.settings.schema import Endpoint, TierModels, TierSettings
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,10 @@ def test_a_word_means_a_model_of_who_has_a_key(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_tiers(model: str, tier: str) -> None:
     assert CATALOGUE.tier_of(model) == tier
-    assert CATALOGUE.tier_of(model, {"mid": ("CLAUDE-OPUS-5*",)}) == ("mid" if model == "claude-opus-5-5" else tier)
+    own = catalogue.Catalogue({}, TierSettings(frontier=(), mid=("CLAUDE-OPUS-5*",), small=()))
+    assert own.tier_of(model) == ("mid" if model == "claude-opus-5-5" else tier)
+    if model == "claude-opus-5-5":
+        assert {each.tier for each in own.known_models() if each.id == model} == {"mid"}
 
 
 @pytest.mark.parametrize(

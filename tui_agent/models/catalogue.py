@@ -25,7 +25,7 @@ from tui_agent.models.openai.record import PROVIDERS as OPENAI_LIKE
 from tui_agent.models.openai.record import endpoints
 from tui_agent.models.provider import Provider
 from tui_agent.models.vertex.record import VERTEX
-from tui_agent.settings.schema import Endpoint, Settings
+from tui_agent.settings.schema import Endpoint, Settings, TierSettings
 
 OFFLINE = OFFLINE_MODEL.id
 OFFLINE_DEMO = "offline:demo"
@@ -36,6 +36,7 @@ PROVIDERS: tuple[Provider, ...] = (ANTHROPIC, GEMINI, *OPENAI_LIKE, BEDROCK, VER
 
 
 _WORD = r"[^\W_]+"
+_TIERS = TierSettings()
 _DIGIT = re.compile(r"[0-9]")
 
 
@@ -51,19 +52,22 @@ class ModelName(msgspec.Struct, frozen=True):
 
 
 class Catalogue:
-    """The models of the built-in providers and of the endpoints in the settings.
+    """The models of the built-in providers and of the endpoints in the settings. The table of `tiers` takes
+    precedence over those of the providers.
 
     An endpoint may replace a built-in OpenAI-compatible server by using its name. Raises `UnknownModel` if an endpoint
     has a name that it may not use.
     """
 
-    def __init__(self, named: Mapping[str, Endpoint] | None = None) -> None:
+    def __init__(self, named: Mapping[str, Endpoint] | None = None, tiers: TierSettings = _TIERS) -> None:
         for name in named or ():
             if any(name in (each.id, *each.aliases) for each in PROVIDERS if each not in OPENAI_LIKE[1:]):
                 raise UnknownModel(f"models.endpoints.{name}: that name is taken; call the endpoint something else.")
         own = {provider.id: provider for provider in endpoints(named or {})}
         self.providers = (*(each for each in PROVIDERS if each.id not in own), *own.values())
         """The built-in providers, in the order in which a default model is chosen, then the endpoints."""
+        ours: Mapping[Tier, Sequence[str]] = {"frontier": tiers.frontier, "mid": tiers.mid, "small": tiers.small}
+        self._tiers = (ours, *(provider.tiers for provider in self.providers))
 
     def provider_of(self, name: str) -> Provider:
         """The provider of a model. Raises `UnknownModel`."""
@@ -128,35 +132,29 @@ class Catalogue:
             raise self._unknown(given)
         return ModelName(provider.id, model)
 
-    def tier_of(self, model: str, tiers: Mapping[Tier, Sequence[str]] | None = None) -> Tier:
-        """The tier of a model by its id. `tiers`, the user's own table, takes precedence."""
-        for table in (tiers or {}, *(provider.tiers for provider in self.providers)):
+    def tier_of(self, model: str) -> Tier:
+        """The tier of a model by its id."""
+        for table in self._tiers:
             for tier, parts in table.items():
                 if any(fnmatchcase(model.lower(), f"*{part.lower()}*") for part in parts if part):
                     return tier
         return "unknown"
 
-    def quick_profile(self, name: str, tiers: Mapping[Tier, Sequence[str]] | None = None) -> ModelProfile:
+    def quick_profile(self, name: str) -> ModelProfile:
         """The profile as far as the name alone tells, without its window. Costs nothing. Raises `UnknownModel`."""
         provider = self.provider_of(name)
         model = self.resolve(name).id
         profile = provider.profile(model)
-        tier = self.tier_of(model, tiers) if profile.tier == "unknown" else profile.tier
+        tier = self.tier_of(model) if profile.tier == "unknown" else profile.tier
         return msgspec.structs.replace(profile, tier=tier)
 
-    def create_model(
-        self,
-        name: str,
-        tiers: Mapping[Tier, Sequence[str]] | None = None,
-        local: LocalModels = THIS_MACHINE,
-        effort: str = "",
-    ) -> Model:
+    def create_model(self, name: str, local: LocalModels = THIS_MACHINE, effort: str = "") -> Model:
         """Create a model by its name; its SDK is imported on first use. `local`: how to run local models.
 
         Raises `UnknownModel`.
         """
         provider = self.provider_of(name)
-        profile = msgspec.structs.replace(self.quick_profile(name, tiers), effort=effort)
+        profile = msgspec.structs.replace(self.quick_profile(name), effort=effort)
         return provider.create(provider, profile, local)
 
     def missing_key(self, name: str) -> str | None:
@@ -220,8 +218,9 @@ def create_model(name: str) -> Model:
 
 
 def catalogue_of(settings: Settings) -> Catalogue:
-    """The built-in models and those of the endpoints in these settings. Raises `UnknownModel`."""
-    return Catalogue(settings.models.endpoints) if settings.models.endpoints else CATALOGUE
+    """The built-in models and those of the endpoints in these settings, with their tiers. Raises `UnknownModel`."""
+    endpoints, tiers = settings.models.endpoints, settings.tiers
+    return Catalogue(endpoints, tiers) if endpoints or tiers != _TIERS else CATALOGUE
 
 
 def _with_installed(profile: ModelProfile, model: InstalledModel) -> ModelProfile:

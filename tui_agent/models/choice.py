@@ -180,12 +180,6 @@ def larger_model(settings: Settings, profile: ModelProfile, missing: Callable[[s
     return name
 
 
-def tier_table(settings: Settings) -> Mapping[ModelTier, Sequence[str]]:
-    """Parts of model ids by tier, from the settings."""
-    tiers = settings.tiers
-    return {"frontier": tiers.frontier, "mid": tiers.mid, "small": tiers.small}
-
-
 def local_models(settings: Settings) -> LocalModels:
     """The settings for local models: their window if it is set, else the memory they may use."""
     context = settings.context
@@ -198,7 +192,7 @@ def configured_model(settings: Settings, name: str, *, small: bool = False) -> M
     Raises `UnknownModel`.
     """
     effort = "" if small or settings.model.effort == "default" else settings.model.effort
-    return catalogue_of(settings).create_model(name, tier_table(settings), local_models(settings), effort)
+    return catalogue_of(settings).create_model(name, local_models(settings), effort)
 
 
 def check_names(settings: Settings) -> None:

@@ -17,7 +17,7 @@ from tui_agent.agent.turn.watchdog import (
 )
 from tui_agent.arguments import Arguments
 from tui_agent.models.base import UnknownModel
-from tui_agent.models.catalogue import CATALOGUE
+from tui_agent.models.catalogue import CATALOGUE, catalogue_of
 from tui_agent.models.choice import (
     SmallTierRefused,
     check_parent,
@@ -27,7 +27,6 @@ from tui_agent.models.choice import (
     model_name,
     permission_mode,
     small_model,
-    tier_table,
 )
 from tui_agent.models.ollama.server import address_of
 from tui_agent.session_parts import knowledge_of
@@ -68,7 +67,7 @@ def other_folders(settings: Settings, folder: Path) -> object:
 
 def is_better(settings: Settings, folder: Path) -> object:
     """What is said of a small local model that is to lead the session."""
-    notice = check_parent(settings, CATALOGUE.quick_profile("ollama:my-haiku", tier_table(settings)))
+    notice = check_parent(settings, catalogue_of(settings).quick_profile("ollama:my-haiku"))
     return notice.hint if notice else ""
 
 
@@ -82,7 +81,7 @@ def missing_model(settings: Settings, name: str) -> object:
 
 def told_of_small_model(settings: Settings, folder: Path) -> object:
     try:
-        notice = check_parent(settings, CATALOGUE.quick_profile(SMALL, tier_table(settings)))
+        notice = check_parent(settings, catalogue_of(settings).quick_profile(SMALL))
     except SmallTierRefused as refused:
         return refused.message
     return notice
