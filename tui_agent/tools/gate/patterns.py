@@ -19,6 +19,12 @@ def matches(pattern: str, text: str) -> bool:
     return _compiled(pattern).match(text) is not None
 
 
+@lru_cache(maxsize=100)
+def any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """What matches the texts that any of these patterns matches: much faster than one after the other."""
+    return re.compile("|".join(map(_expression, patterns)) or "(?!)")
+
+
 def words(text: str) -> frozenset[str]:
     """The words of a text, for tables."""
     return frozenset(text.split())
@@ -36,7 +42,11 @@ def escaped(text: str) -> str:
 
 @lru_cache(maxsize=1_000)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(translate(_LITERAL.sub(_in_brackets, pattern)))
+    return re.compile(_expression(pattern))
+
+
+def _expression(pattern: str) -> str:
+    return translate(_LITERAL.sub(_in_brackets, pattern))
 
 
 def _in_brackets(literal: re.Match[str]) -> str:

@@ -27,7 +27,7 @@ from tui_agent.tools.base import Change, WorkspaceView
 from tui_agent.tools.diffs import unified
 from tui_agent.tools.gate.judging import PlainCommand, program_inside
 from tui_agent.tools.gate.known_commands import known_commands
-from tui_agent.tools.gate.patterns import is_wild, matches, words
+from tui_agent.tools.gate.patterns import any_of, words
 from tui_agent.tools.gate.repository import hooks_of
 from tui_agent.tools.gate.workspace import named_path
 from tui_agent.visible import visible_line
@@ -99,7 +99,7 @@ def read_first(steps: Iterable[PlainCommand], workspace: WorkspaceView, *, unkno
         tokens = [token.lstrip("@+") for token in _tokens(_found(path).text)]
         others = list(_shadowing(path.parent)) if path.suffix == ".py" else []
         # What a build file names is read by the program that reads the build file.
-        rows = [names for _, names in _ROWS if any(matches(name, path.name) for name in names)]
+        rows = [names for _, names in _ROWS if any_of(names).match(path.name)]
         also = [name for names in rows for name in names]
         for folder in dict.fromkeys((path.parent, workspace.root)):
             others += (*_run(tokens, folder, workspace), *_read_by(tokens, [folder], workspace, also))
@@ -211,10 +211,8 @@ def _read_by(
 
 
 def _matching(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
-    plain, wild = {name for name in patterns if not is_wild(name)}, [name for name in patterns if is_wild(name)]
-    return (
-        folder / name for name in _names_in(folder) if name in plain or any(matches(pattern, name) for pattern in wild)
-    )
+    fits = any_of(tuple(patterns))
+    return (folder / name for name in _names_in(folder) if fits.match(name))
 
 
 def _places(folder: Path, text: str) -> Iterator[Path]:
