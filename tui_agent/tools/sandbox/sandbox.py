@@ -34,7 +34,7 @@ from tui_agent.tools.sandbox.home import cache_variables, fill
 from tui_agent.tools.sandbox.interrupted import Journal
 from tui_agent.tools.sandbox.landlock import deepest
 from tui_agent.tools.sandbox.launcher import Request
-from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, close_launchers, launcher_of
+from tui_agent.tools.sandbox.launching import AVAILABLE, close_launchers, launcher_of
 from tui_agent.tools.sandbox.other_systems import SEATBELT, in_seatbelt
 from tui_agent.tools.sandbox.proxy import EVERYTHING, VARIABLES, Ask, Proxy
 from tui_agent.tools.sandbox.readable import SYSTEM, hidden_in, readable, with_keys
@@ -378,15 +378,6 @@ class Sandbox:
         if self._shown is None or self._shown[0] != key:
             self._shown = key, readable(environment, self.places.home, self.places.added)
         return self._shown[1]
-
-
-def launch(request: Request, *streams: int) -> LaunchedChild:
-    """Ask the matching launcher to start a command. Linux only; call it on the event loop.
-
-    `streams` are descriptors of its output and, if that is its input too, of its errors. Raises OSError, and ValueError
-    for arguments with NUL.
-    """
-    return LaunchedChild(launcher_of(request).launch(request, *streams))
 
 
 async def ready(request: Request) -> None:

@@ -19,8 +19,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from tui_agent.tools.sandbox.launcher import Request
-from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild
-from tui_agent.tools.sandbox.sandbox import launch
+from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, launcher_of
 
 TERMINATE_GRACE = 2.0
 """Seconds between asking a command to end and killing it."""
@@ -170,7 +169,7 @@ def start_child(request: Request, *streams: int, own: bool = not AVAILABLE) -> "
 
     `streams` are descriptors of its output and, if that is its input too, of its errors. Raises as `RunningCommand`.
     """
-    return _OwnChild(request, *streams) if own else launch(request, *streams)
+    return _OwnChild(request, *streams) if own else LaunchedChild(launcher_of(request).launch(request, *streams))
 
 
 class _OwnChild:
