@@ -97,6 +97,8 @@ async def test_a_fault_ends_in_one_answer_or_one_clear_error(
         assert "<" not in each.message
         assert not re.search(r"None|null|\{|said: *$", each.message)
         assert len(each.message) < 400
+        # What is tried again by itself is not advised.
+        assert not each.happened.rstrip(".").endswith(": try again")
     if error is None:
         completed = events[-1]
         assert isinstance(completed, Completed)

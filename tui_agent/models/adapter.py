@@ -280,7 +280,9 @@ class Adapter(ABC, Generic[Client, AnyReply]):
             case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
                 return bad_address(self._provider, str(error))
             case httpx2.HTTPError() | httpx2.StreamError():
-                return ConnectionLost(f"The connection to {title} broke in the middle of its answer: try again.")
+                return ConnectionLost(
+                    f"The connection to {title} broke in the middle of its answer", advice="try again"
+                )
             case OSError():
                 return self._unreachable(str(error))
             case msgspec.DecodeError():
@@ -335,7 +337,9 @@ class Adapter(ABC, Generic[Client, AnyReply]):
         return await self._failure(error) or error
 
     def _timed_out(self) -> ConnectionLost:
-        return ConnectionLost(f"{self._provider.title} sent nothing for {self._idle_timeout_s:g} seconds: try again.")
+        return ConnectionLost(
+            f"{self._provider.title} sent nothing for {self._idle_timeout_s:g} seconds", advice="try again"
+        )
 
 
 class LazyClient(Generic[Client]):

@@ -272,8 +272,8 @@ def _too_large(name: str) -> RequestTooLarge:
 def broke_off(title: str, *, started: bool) -> ConnectionLost:
     """The error for an answer that broke off; `started`: some of it had arrived."""
     if started:
-        return ConnectionLost(f"{title}'s answer broke off before its end: try again.")
-    return ConnectionLost(f"{title} sent an empty answer: try again.")
+        return ConnectionLost(f"{title}'s answer broke off before its end", advice="try again")
+    return ConnectionLost(f"{title} sent an empty answer", advice="try again")
 
 
 def interrupted_for_another(title: str) -> ConnectionLost:
@@ -303,7 +303,7 @@ def no_key(provider: Provider, text: str = "") -> AuthFailed:
 
 def unreadable(provider: Provider) -> ConnectionLost:
     """The error for a malformed event in an answer."""
-    return ConnectionLost(f"{provider.title}'s answer could not be read: try again.")
+    return ConnectionLost(f"{provider.title}'s answer could not be read", advice="try again")
 
 
 class WrongServerError(Exception):

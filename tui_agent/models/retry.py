@@ -53,7 +53,7 @@ async def stream_with_retries(
                     yield event
                     if isinstance(event, Completed):
                         return
-            raise ConnectionLost("The model's answer ended before its last event: try again.")
+            raise ConnectionLost("The model's answer ended before its last event", advice="try again")
         except ModelError as error:
             asked = error.retry_after or 0.0
             if not error.retryable or attempt == attempts or asked > longest_delay_s:

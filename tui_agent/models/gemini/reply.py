@@ -133,7 +133,7 @@ class GeminiReply(Reply):
         """
         calls = any(isinstance(block, ToolCall) for block in self._blocks)
         if self._reason in _BROKEN and not calls:
-            raise Unavailable("Gemini wrote a tool call that cannot be read: try again.")
+            raise Unavailable("Gemini wrote a tool call that cannot be read", advice="try again")
         if self._reason == "MISSING_THOUGHT_SIGNATURE":
             raise InvalidRequest(
                 "Gemini misses a thought signature in the conversation: start a new one or compact it."
@@ -142,7 +142,7 @@ class GeminiReply(Reply):
         reason = _STOP.get(self._reason)
         if reason is None:
             if not blocks:
-                raise Unavailable("Gemini stopped without an answer: try again.")
+                raise Unavailable("Gemini stopped without an answer", advice="try again")
             reason = "end_turn"
         if calls and reason == "end_turn":
             reason = "tool_calls"

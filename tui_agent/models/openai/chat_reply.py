@@ -244,7 +244,7 @@ class ChatReply(Reply):
     def completed(self) -> Completed:
         """The whole answer. Raises `Unavailable` if the server aborted it, since a retry may help."""
         if self.reason in _FAILED:
-            raise Unavailable(f"{self._model} stopped in the middle of its answer: try again.")
+            raise Unavailable(f"{self._model} stopped in the middle of its answer", advice="try again")
         blocks = tuple(block for opened in self._blocks if (block := self._closed(opened)) is not None)
         calls = any(isinstance(block, ToolCall) for block in blocks)
         reason = "refusal" if self._refused else _STOP.get(self.reason, "end_turn")
