@@ -94,6 +94,16 @@ def test_a_wait_for_a_time_counts_down() -> None:
         assert "Esc stops" in line
 
 
+def test_of_a_long_command_it_is_said_how_it_goes_on_unseen_if_there_is_room() -> None:
+    running = replace(FULL, activity="running a command", since=100.0)
+    assert "Esc stops, Ctrl+B leaves it running" in text(running, 120, now=111.0)
+    assert "Ctrl+B" not in text(running, 120, now=105.0)
+    assert "Ctrl+B" not in text(replace(running, activity="thinking"), 120, now=111.0)
+    narrow = text(running, 90, now=111.0)
+    assert "Ctrl+B" not in narrow
+    assert "running a command" in narrow
+
+
 def test_elapsed_time_does_not_move_what_follows_it() -> None:
     columns = {text(FULL, 120, now=100.0 + seconds).index("running") for seconds in (0, 9, 10, 59)}
     assert len(columns) == 1

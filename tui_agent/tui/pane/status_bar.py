@@ -16,7 +16,7 @@ from typing_extensions import Unpack, override
 from tui_agent.text import compact_count, counted, money_text, one_line, percent_text
 from tui_agent.tui.painting.glyphs import ASCII, SPIN_BEATS, UNICODE, Glyphs, spinner, until_beat
 from tui_agent.tui.painting.lines import fit
-from tui_agent.tui.wording import model_label
+from tui_agent.tui.wording import doing, model_label
 
 GAUGE: Final = (
     "ctx shows how full the model's window is, as its last request was measured (~ where that is estimated, as it is "
@@ -25,6 +25,8 @@ GAUGE: Final = (
 )
 """Explains the gauge, in the help and in its tooltip."""
 GAUGE_CELLS: Final = 10
+LONG_S: Final = 10.0
+"""Seconds after which it is said how to let a command run on unseen."""
 GAP: Final = 2
 """Cells between two pieces of the line."""
 
@@ -224,7 +226,10 @@ def _activity(status: StatusBarFacts, glyphs: Glyphs, now: float) -> Piece:
     elapsed = ColoredText(f" {elapsed_text(max(0.0, passed))}", "$foreground")
     what = ColoredText(f"  {one_line(status.activity, 40)}")
     hint = ColoredText(f" {glyphs.dot} Esc stops")
+    long = status.activity == doing("run_command") and passed >= LONG_S
+    leaving = (Form(20, (turning, elapsed, what, hint, ColoredText(", Ctrl+B leaves it running"))),) if long else ()
     return (
+        *leaving,
         Form(12, (turning, elapsed, what, hint)),
         Form(7, (turning, elapsed, what)),
         Form(3, (turning, elapsed)),
