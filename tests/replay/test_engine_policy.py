@@ -1,6 +1,7 @@
 """The shipped engine in a replay: the prompt is the view, nothing is lost from reach, and the settings count."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -142,6 +143,29 @@ def test_a_summary_is_asked_for_when_it_is_begun_with_the_cache_of_that_moment(t
     assert len(asked) > 2
     assert ledger.bill.cold_calls > 2
     assert all(used.cache_read_tokens > used.input_tokens / 2 for used in asked)
+
+
+def test_a_part_of_a_result_takes_no_more_tokens_than_the_whole(tmp_path: Path) -> None:
+    """What its provider counted is less than the estimate, and the cut leaves out next to nothing."""
+    call = {"id": "c1", "name": "bash", "args": {"command": "ls"}}
+    lines = [
+        {"role": "user", "text": "go"},
+        {"role": "assistant", "text": "", "tool_calls": [call]},
+        {"role": "tool", "text": "a line of it\n" * 1_990 + "x" * 26_000, "tool_call_id": "c1"},
+        {"role": "assistant", "text": "done"},
+    ]
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    made = make_script(read_file(path))
+    first, second = made.calls
+    (result,) = second.arrived
+    counted = replace(result, tokens=result.tokens // 2)
+    policy = EnginePolicy(PolicySetup(made, Billing(OPUS, None, 200_000), 200_000), Settings())
+    policy.before(first)
+    policy.after(first, Usage(input_tokens=policy.prompt.tokens))
+    policy.before(replace(second, arrived=(counted,)))
+    assert policy.prompt.parts[-1].shown != result.text
+    assert policy.prompt.parts[-1].tokens == counted.tokens
 
 
 def test_a_generated_summary_has_its_sections_and_nothing_is_filled_in(script: Script) -> None:

@@ -85,6 +85,8 @@ class ShownBlocks:
             case ToolResult() if (result := self._result_of_call.get(block.call_id)) is not None:
                 if block.text == result.text:
                     return PromptPart("result", tokens, result.mentions, recorded=result)
+                # The whole was counted by its provider, a part of it is estimated.
+                tokens = min(tokens, result.tokens)
                 return PromptPart("cleared", tokens, script.mentions_in(block.text), (result,), result, block.text)
             case Text() if (
                 boundary := next((each for each in view.boundaries() if each.text == block.text), None)
