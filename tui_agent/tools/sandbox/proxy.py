@@ -34,7 +34,7 @@ KNOWN: Final = (
     ("the npm registry", ("registry.npmjs.org",)),
     ("the Yarn registry", ("registry.yarnpkg.com", "repo.yarnpkg.com")),
     ("the Rust package registry", ("index.crates.io", "static.crates.io", "crates.io")),
-    ("the Go module proxy", ("proxy.golang.org", "sum.golang.org", "storage.googleapis.com")),
+    ("the Go module proxy", ("proxy.golang.org", "sum.golang.org")),
     ("the Ruby package registry", ("rubygems.org", "index.rubygems.org")),
     ("Maven Central", ("repo.maven.apache.org", "repo1.maven.org")),
     ("GitHub", ("github.com", "codeload.github.com", "objects.githubusercontent.com")),
