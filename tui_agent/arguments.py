@@ -363,7 +363,7 @@ def _agent_parser() -> _Parser:
     resume.add_argument(
         "-c", "--continue", action="store_true", dest="continue_last", help="continue the newest session of this folder"
     )
-    which = "continue this session, or choose one from a list; ID can be a session file of another agent"
+    which = "continue this session, or choose one from a list; ID can be its title, or a session file of another agent"
     resume.add_argument("-r", "--resume", nargs="?", const="", metavar="ID", help=which)
     resume.add_argument("--fork", action="store_true", help="continue on a new branch; the existing one stays as it is")
     _add_session_flags(parser)

@@ -111,6 +111,18 @@ async def test_what_was_sent_meanwhile_counts_once_it_is_said(tmp_path: Path) ->
     assert await last_words(info.folder) == "A bold word"
 
 
+async def test_a_session_is_resumed_by_its_title(tmp_path: Path) -> None:
+    one = await said_something(tmp_path, "20261120-100000-aaaa", "/here")
+    two = await said_something(tmp_path, "20261120-100001-bbbb", "/there")
+    await rename_session(one, "Tide tables")
+    assert await session_to_resume(tmp_path, " tide TABLES ") == one
+    with pytest.raises(NoSuchSession, match="There is no session 'tide'"):
+        await session_to_resume(tmp_path, "tide")
+    await rename_session(two, "tide tables")
+    with pytest.raises(NoSuchSession, match="is the title of 2 sessions: 20261120-10000"):
+        await session_to_resume(tmp_path, "Tide tables")
+
+
 async def test_the_list_tells_what_a_session_is(tmp_path: Path) -> None:
     assert await list_sessions(tmp_path) == []
     await said_something(tmp_path, "20261120-100000-aaaa", "/here", 3)

@@ -210,13 +210,33 @@ async def find_session(home: Path, text: str) -> Path:
 
 
 async def session_to_resume(home: Path, text: str) -> Path:
-    """The folder of the session to resume (see `find_session`). Raises `NoSuchSession`, and `Damaged` if its log is
-    missing.
+    """The folder of the session to resume (see `find_session`), which may be named by its title. Raises
+    `NoSuchSession`, and `Damaged` if its log is missing.
     """
-    folder = await find_session(home, text)
+    try:
+        folder = await find_session(home, text)
+    except NoSuchSession:
+        titled = await _titled(home, text)
+        if titled is None:
+            raise
+        folder = titled
     if await asyncio.to_thread(_has_log, folder):
         return folder
     raise Damaged(_lost(folder, _NO_LOG), _advice(folder))
+
+
+@threaded
+def _titled(home: Path, title: str) -> Path | None:
+    """The session with this title, in any case; None if there is none. Raises `NoSuchSession` if there are several."""
+    wanted, index = title.strip().casefold(), _Index(home)
+    found = [info for info in map(index.info, _folders(home)) if wanted and info.title.casefold() == wanted]
+    index.save()
+    if len(found) > 1:
+        newest = sorted(found, key=lambda info: info.updated, reverse=True)
+        shown = ", ".join(info.id for info in newest[:5]) + (", …" if len(found) > 5 else "")
+        hint = "List them with: tui-agent sessions"
+        raise NoSuchSession(f"{title!r} is the title of {len(found)} sessions: {shown}.", hint)
+    return found[0].folder if found else None
 
 
 @threaded
