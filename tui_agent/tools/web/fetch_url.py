@@ -1,7 +1,7 @@
 """Reading from the web: `fetch_url`."""
 
 import asyncio
-import http.client
+from http import HTTPStatus
 
 from typing_extensions import override
 
@@ -19,6 +19,7 @@ NAME = "fetch_url"
 _EXCERPT = 1_000
 _READ_OF_ERROR = 100_000
 _NO_TEXT = "[The page has no text of its own: it is probably built by scripts. Look for an API or a plain version.]"
+_PHRASES = {each.value: each.phrase for each in HTTPStatus}  # http.client has them too, and imports the package email
 _ADVICE = {
     401: "It wants a login, which this tool has not. Ask the user, or look for the same text elsewhere.",
     402: "It wants to be paid. Look for the same text elsewhere.",
@@ -108,7 +109,7 @@ def _heading(response: Response, title: str = "") -> str:
 
 async def _refused(response: Response) -> ToolFailure:
     """The failure for an error status: with what may be done, and the beginning of the server's answer."""
-    reason = response.reason or http.client.responses.get(response.status, "an error")
+    reason = response.reason or _PHRASES.get(response.status, "an error")
     advice = _ADVICE.get(response.status) or (
         "The server has trouble of its own: try again later."
         if response.status >= 500
