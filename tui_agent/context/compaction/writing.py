@@ -295,8 +295,11 @@ def choose_writer(plan: Plan, parts: Sequence[str], asked: Questions, here: Situ
 
 
 def _joined(plan: Plan, material: Material, here: Situation) -> Iterator[WritingAttempt]:
-    """A merge that needs no model: the texts of its summaries, if they leave room for facts within the limit on all."""
-    if material.standing:
+    """A merge that needs no model: the texts of its summaries, if they leave room for facts within the limit on all.
+
+    What a cheaper model writes is shorter, which saves more than it costs.
+    """
+    if material.standing and _small(here) is None:
         text = joined(plan.form, material.standing)
         if here.mixed_tokens_of(size_of_text(text)) <= summaries_limit(here) - plan.facts_limit:
             yield WritingAttempt("joined", (text,))
