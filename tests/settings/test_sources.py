@@ -195,6 +195,9 @@ def test_all_problems_of_all_layers_are_reported_at_once(tmp_path: Path) -> None
         ("permissions.deny", "run_command", "expected a list of texts, got 'run_command'"),
         ("permissions.deny", [1], "expected a list of texts, got [1]"),
         ("model.id", "\ud800", "expected a text, got '\\ud800'"),
+        ("model.effort", "\ud800", "expected default|low|medium|high|xhigh|max, got '\\ud800'"),
+        ("model.wait_for_reset", "\ud800", "expected a whole number of at least 0, got '\\ud800'"),
+        ("permissions.deny", "\ud800", "expected a list of texts, got '\\ud800'"),
         ("model.id", None, "expected a text, got null"),
         ("agent.max_turn_cost_usd", 0, "expected a number above 0 or null, got 0"),
         ("ui.glyphs", {"ascii": 1}, "expected unicode|ascii, got a section"),
@@ -428,6 +431,14 @@ def test_text_that_no_encoding_can_write_is_refused(tmp_path: Path) -> None:
     environ = {"TUI_AGENT__PERMISSIONS__DENY": "run_command(\udcff)"}
     (problem,) = problems_of(tmp_path, environ=environ)
     assert problem.startswith("TUI_AGENT__PERMISSIONS__DENY: permissions.deny: expected a list of texts, got")
+
+
+@pytest.mark.parametrize("key", ["mcp.servers", "permissions.deny", "ui.theme"])
+@pytest.mark.parametrize("text", ["\udcff", "[\udcff", '{"a": "\udcff"}'])
+def test_no_setting_takes_text_that_no_encoding_can_write(tmp_path: Path, key: str, text: str) -> None:
+    variable = f"TUI_AGENT__{key.upper().replace('.', '__')}"
+    (problem,) = problems_of(tmp_path, environ={variable: text})
+    assert problem.startswith(f"{variable}: {key}: expected")
 
 
 def test_home_folder_is_named_or_the_platforms(tmp_path: Path) -> None:

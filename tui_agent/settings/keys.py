@@ -143,7 +143,7 @@ def checked_value(setting: Setting, value: object) -> Value:
         _check_names(allowed, value)
     try:
         checked: Value = msgspec.convert(value, setting.annotation)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter for text that is no valid UTF-8
         if allowed.kind is dict and isinstance(value, Mapping):
             raise BadValueError(f"expected {allowed.described()}: {error}") from None
         raise _refusal(allowed, value) from None
@@ -175,7 +175,7 @@ def value_from_text(setting: Setting, text: str) -> Value:
     if allowed.kind is dict:
         try:
             return checked_value(setting, msgspec.json.decode(stripped))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeEncodeError):
             raise _refusal(allowed, text) from None
     try:
         number = int(stripped) if allowed.kind is int else float(stripped)
@@ -206,7 +206,7 @@ def _read_list(setting: Setting, text: str) -> Value:
         return checked_value(setting, [item for item in (part.strip() for part in text.split(",")) if item])
     try:
         return checked_value(setting, msgspec.json.decode(text))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeEncodeError):
         raise _refusal(setting.allowed, text) from None
 
 
