@@ -6,6 +6,7 @@ import asyncio
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,23 @@ async def test_an_editor_that_is_left_is_ended_and_what_it_wrote_is_kept(tmp_pat
     await asyncio.sleep(0.05)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+async def test_an_editor_that_ends_at_the_moment_it_is_left_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[asyncio.subprocess.Process] = []
+    start = asyncio.create_subprocess_exec
+
+    async def seen(*command: str, **options: Any) -> asyncio.subprocess.Process:
+        started.append(await start(*command, **options))
+        return started[0]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", seen)
+    editing = asyncio.create_task(edited("a", [*SHELL, "true"], os.environ))
+    while not started or started[0].returncode is None:
+        await asyncio.sleep(0)
+    editing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await editing
 
 
 @pytest.mark.parametrize("command", [["/nowhere/editor"], ["/dev/null"], ["/bin/sh\0"]])

@@ -129,8 +129,8 @@ async def _ended(process: asyncio.subprocess.Process) -> int:
     try:
         return await process.wait()
     except asyncio.CancelledError:
-        process.terminate()
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, ProcessLookupError):  # it may have ended meanwhile
+            process.terminate()
             await asyncio.wait_for(process.wait(), GRACE_S)
         raise
     finally:
