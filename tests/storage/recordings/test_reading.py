@@ -251,6 +251,20 @@ def test_what_is_no_recording_is_refused(tmp_path: Path, named: str, monkeypatch
         read_recording(named, tmp_path)
 
 
+def test_a_session_without_an_answer_is_named_and_no_other_kind_of_file_is_asked_for(tmp_path: Path) -> None:
+    async def begun() -> Path:
+        folder = create_session(tmp_path)
+        store = await LogStore.open(folder)
+        await store.load()
+        await store.append([Log().stamp(Message(role="user", blocks=(Text("hi"),)), 100.0)])
+        await store.close()
+        return folder
+
+    folder = asyncio.run(begun())
+    with pytest.raises(UnreadableRecording, match=rf"^Nothing was answered in session {folder.name}\.$"):
+        read_recording(folder.name, tmp_path)
+
+
 def test_a_file_without_an_answer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnreadableRecording, match="2 of its lines"):
         read_file(write_lines(tmp_path / "a.jsonl", "x", user("hi"), "y"))

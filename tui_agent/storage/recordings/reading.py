@@ -62,12 +62,14 @@ def read_recording(named: str, home: Path, progress: Progress | None = None) -> 
     if path.is_file() and path.name != LOG_NAME:
         return read_file(path, progress)
     folder = path.parent if path.is_file() else path
+    if folder.is_dir() and not (folder / LOG_NAME).is_file():
+        raise UnreadableRecording(f"{path} holds no {LOG_NAME}. {EXPECTED}")
     try:
         if not folder.is_dir():
             folder = asyncio.run(find_session(home, named))
-        elif not (folder / LOG_NAME).is_file():
-            raise UnreadableRecording(f"{path} holds no {LOG_NAME}.")
         return asyncio.run(_read_session(folder))
+    except UnreadableRecording:
+        raise
     except StorageError as error:
         raise UnreadableRecording(f"{error.message} {EXPECTED}") from error
 
