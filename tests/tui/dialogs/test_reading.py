@@ -34,3 +34,15 @@ async def test_without_a_place_it_opens_at_its_beginning() -> None:
         await app.push_screen(screen)
         await pilot.pause()
         assert "".join(segment.text for segment in screen.query_one(RowList).render_line(0)).rstrip() == "line 0"
+
+
+@pytest.mark.parametrize("letters", [1, 2, 3, 4])
+async def test_a_word_that_ends_at_the_edge_is_read_in_full(letters: int) -> None:
+    app = StyledApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        words = ["x" * letters] * 200
+        await app.push_screen(screen := TextScreen("Text", " ".join(words), UNICODE))
+        await pilot.pause()
+        rows = screen.query_one(RowList)
+        shown = ["".join(segment.text for segment in rows.render_line(y)) for y in range(rows.size.height)]
+        assert " ".join(shown).split()[:200] == words
