@@ -253,7 +253,7 @@ class Agent:
             hooks,
             around,
         )
-        hooks.ways = hooks.ways or HookConnections(self._judge, self._look, self._use)
+        hooks.ways = hooks.ways or HookConnections(self._judge, self._look, self._use, self._may_run)
         self._kept, self._workspace, self._deps, self._around = kept, workspace, deps, around
         self._listeners: list[events.Emit] = []
         self.turns: Final = Turns(parts, lock, kept.texts, self._tell)
@@ -598,6 +598,10 @@ class Agent:
         if output.is_error:
             raise ToolFailure(output.text)
         return output.text
+
+    async def _may_run(self, line: str, asks: bool) -> bool:
+        """Whether a hook's command line may run. Raises NobodyToAsk."""
+        return await self._toolbox.check_hook(line, self._tell, asks=asks)
 
     async def _subtask_model(self, name: str) -> Model:
         """The model of a subtask: the one named, else the small one if it can be asked, else this agent's own.

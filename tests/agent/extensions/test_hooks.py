@@ -29,6 +29,7 @@ from tui_agent.conversation.blocks import Text, ToolResult
 from tui_agent.conversation.entries import Message
 from tui_agent.session import Session
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.gate.permissions import NobodyToAsk
 
 
 def hook(folder: Path, *commands: str, event: str = "PreToolUse", matcher: str = "", timeout: float = 30) -> None:
@@ -752,3 +753,63 @@ async def test_a_file_that_changes_is_told_of(tmp_path: Path) -> None:
             async with asyncio.timeout(60):
                 while wanted not in told(path):  # noqa: ASYNC110 (another process writes it)
                     await asyncio.sleep(0.05)
+
+
+def until_it_says(file: Path, text: str) -> None:
+    """Wait until a file has this content."""
+    end = time.monotonic() + 60
+    while not (file.exists() and file.read_text() == text):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+LINT = "all:\n\t@echo {}\n"
+
+
+@pytest.mark.parametrize("yes", [True, False])
+async def test_what_a_hook_runs_first_is_asked_about_once_it_has_changed(tmp_path: Path, yes: bool) -> None:
+    asked: list[PermissionQuestion] = []
+
+    async def answer(question: PermissionQuestion) -> PermissionAnswer:
+        asked.append(question)
+        return PermissionAnswer(allowed=yes or question.preview.title != "Run your hook")
+
+    hook(tmp_path / "home", f'cd "$CLAUDE_PROJECT_DIR" && make >> {tmp_path}/ran', event="PostToolUse")
+    makefile = tmp_path / "project/Makefile"
+    makefile.parent.mkdir()
+    makefile.write_text(LINT.format("first"))
+    async with talking(tmp_path, ask=answer) as session:
+        await say(session, "list .")
+        assert asked == []
+        told = await say(session, "run sed -i s/first/second/ Makefile")
+        await say(session, "list .")
+    questions = [question for question in asked if question.preview.title == "Run your hook"]
+    assert len(questions) == (1 if yes else 2)
+    (change,) = questions[0].preview.changes
+    assert change.title.startswith("Makefile")
+    assert "+\t@echo second" in change.diff
+    assert (tmp_path / "ran").read_text().split() == (["first", "second", "second"] if yes else ["first"])
+    assert [event.text for event in failed_hooks(told)] == ([] if yes else ["You declined it: it was not run."])
+
+
+@pytest.mark.parametrize("event", ["PostToolUse", "Notification"])
+async def test_where_nobody_is_asked_a_hook_whose_files_have_changed_is_not_run(tmp_path: Path, event: str) -> None:
+    async def answer(question: PermissionQuestion) -> PermissionAnswer:
+        if question.preview.title == "Run your hook":
+            raise NobodyToAsk(question)
+        return PermissionAnswer(allowed=True)
+
+    ran, makefile = tmp_path / "ran", tmp_path / "project/Makefile"
+    hook(tmp_path / "home", f"make >> {ran}", event=event)
+    makefile.parent.mkdir()
+    makefile.write_text(LINT.format("first"))
+    async with talking(tmp_path, {"permissions.mode": "ask"}, ask=answer) as session:
+        await say(session, "run true")
+        # Nothing in the session waits for a notification.
+        await asyncio.to_thread(until_it_says, ran, "first\n")
+        makefile.write_text(LINT.format("second"))
+        told = await say(session, "run true")
+    assert ran.read_text() == "first\n"
+    assert {notice.text.partition(" Run it")[0] for notice in failed_hooks(told)} == {
+        "It was not run. What it runs was changed since you last allowed it: Makefile."
+    }

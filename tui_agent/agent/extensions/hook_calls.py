@@ -30,15 +30,18 @@ if it cannot be asked.
 
 
 class HookConnections(msgspec.Struct, frozen=True):
-    """How hooks reach the models and servers of a session.
+    """How hooks reach the models and servers of a session, and its user.
 
     ask: a model. look: a subtask that reads files first. call: the text that a tool of a server that runs gives
-    for these arguments; raises ToolFailure.
+    for these arguments; raises ToolFailure. may_run: whether a command line may run outside the sandbox; if what
+    it runs first has changed since the user last allowed it, they are asked, or, if they are not to be asked (False),
+    NobodyToAsk is raised, as where nobody can be.
     """
 
     ask: Judge
     look: Judge
     call: Callable[[str, str, dict[str, object]], Awaitable[str]]
+    may_run: Callable[[str, bool], Awaitable[bool]]
 
 
 class HookVerdict(msgspec.Struct, frozen=True):

@@ -61,6 +61,8 @@ _OF_SUBTASKS: Final[frozenset[Event]] = frozenset(
 
 _MODES: Final = {"plan": "plan", "ask": "default", "auto": "acceptEdits", "allow": "bypassPermissions"}
 
+_NOBODY_ASKED: Final = frozenset(("Notification", "SessionEnd"))
+"""Events on which the user is not asked whether a hook may run: it is about another question, or they are leaving."""
 _STOPS: Final = frozenset(("Stop", "SubagentStop"))
 _ENDS_TURN: Final = frozenset(("PreToolUse", "PostToolUse"))
 """Events on which a refusal by a prompt ends the turn, unless its hook says ``continueOnBlock``."""
@@ -418,6 +420,8 @@ async def _answer(
         emit(events.Notice(level="warning", title=f"A hook failed: {hook.name}", text=why, hint=hint))
         return HookAnswer(failed=True)
 
+    if ways is not None and hook.command and (why := await _kept_from_running(hook, facts, ways)):
+        return failed(why)
     try:
         if hook.prompt:
             async with asyncio.timeout(hook.timeout):
@@ -469,6 +473,19 @@ async def _answer(
         return failed(f"It ended with exit code {exit_code}. {errors.strip()[:500]}".strip())
     # Of other events, what a hook prints is for whoever runs it by hand.
     return HookAnswer(context=valid_text(text)) if hook.event in _OUTPUT_TO_MODEL else answer
+
+
+async def _kept_from_running(hook: Hook, facts: SessionFacts, ways: HookConnections) -> str:
+    """Why its command line is not to run now, since what it runs first has changed; empty: it may run."""
+    from tui_agent.tools.gate.permissions import NobodyToAsk
+    from tui_agent.tools.gate.read_first import with_project
+
+    try:
+        if await ways.may_run(with_project(hook.line, facts.project), hook.event not in _NOBODY_ASKED):
+            return ""
+    except NobodyToAsk as unasked:
+        return f"It was not run. {unasked.question.reason} Run it once in the app, after !, to allow that."
+    return "You declined it: it was not run."
 
 
 def _refusing(hook: Hook, reason: str, emit: Emit) -> HookAnswer:

@@ -137,6 +137,7 @@ class Toolbox(msgspec.Struct, eq=False):
     _deps: object
     _tracker: UsageTracker
     _ended_by_hook: str = ""
+    _one_hook: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
     def left_open(self, call: ToolCall) -> str:
         """The answer to a call that got none before the program ended. Reads files."""
@@ -252,6 +253,18 @@ class Toolbox(msgspec.Struct, eq=False):
         except Exception as error:
             output = _broke("The command", error)
         await finish("error" if output.is_error else "ok", output)
+
+    async def check_hook(self, line: str, emit: Emit, *, asks: bool) -> bool:
+        """Whether a hook's command line may run: see `PermissionGate.check_own`. Raises NobodyToAsk, also where the
+        user would have to be asked and `asks` is False.
+        """
+
+        async def unasked(question: PermissionQuestion) -> PermissionAnswer:
+            raise NobodyToAsk(question)
+
+        # One at a time: what several hooks run first is asked about once.
+        async with self._one_hook:
+            return await self.gate.check_own(line, self._asking(emit) if asks else unasked, title="Run your hook")
 
     async def call_for_user(self, name: str, arguments: str, emit: Emit) -> ToolOutput:
         """Run a call for a command of the user's own, through the gate; returns its result, its text cut to what fits.

@@ -287,14 +287,14 @@ class PermissionGate:
         allowed = _outside(accesses) if stopped else accesses
         return Verdict(True, "You allowed it.", "user", remembered=remembered, notice=notice, accesses=allowed)
 
-    async def check_own(self, line: str, ask: Ask, call_id: str = "") -> bool:
-        """Whether to run a command line of the user's own, without a sandbox.
+    async def check_own(self, line: str, ask: Ask, call_id: str = "", *, title: str = "Run your command") -> bool:
+        """Whether to run a command line of the user's own, without a sandbox: one they typed, or one of their hooks.
 
         They are asked only if what it runs first has changed since they last allowed it. Raises what `ask` raises.
         """
         seen = await asyncio.to_thread(lambda: self._look(steps_of(line, self._workspace)))
         if seen.changes and self.mode != "allow":
-            preview = Preview("Run your command", command=line, changes=seen.changes)
+            preview = Preview(title, command=line, changes=seen.changes)
             accesses = (Access("run", line, outside=True),)
             question = PermissionQuestion(call_id, SHELL, "{}", accesses, preview, seen.reason)
             if not (await ask(question)).allowed:

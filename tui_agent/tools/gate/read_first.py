@@ -122,11 +122,16 @@ def run_by_themselves(project: Path, workspace: WorkspaceView) -> list[Path]:
     return [*scripts, *(project / name for name in names)]
 
 
+def with_project(line: str, project: Path) -> str:
+    """A hook's command line with the project's folder in place of the variables that stand for it."""
+    return _PROJECT.sub(lambda _: str(project), line)
+
+
 def scripts_in(lines: Iterable[str], workspace: WorkspaceView, project: Path) -> list[Path]:
     """The scripts of the project that these command lines of hooks run, or would if they were there. Reads files."""
     found: dict[Path, None] = {}
     for line in lines:
-        named = _PROJECT.sub(lambda _: str(project), line)
+        named = with_project(line, project)
         every = [_tokens(named.replace('"', ""))]
         with suppress(ValueError):  # a quote is open
             every.append(shlex.split(named))
