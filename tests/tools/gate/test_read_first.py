@@ -231,6 +231,18 @@ def test_a_change_is_named_by_what_is_known_of_before(tmp_path: Path) -> None:
     assert titles(Approved(kept, tmp_path)) == ["go.sh is new or was changed"]
 
 
+def test_where_nothing_can_be_written_what_was_allowed_counts_in_this_session(tmp_path: Path) -> None:
+    script, workspace = tmp_path / "go.sh", Workspace(tmp_path)
+    script.write_text("one\n")
+    (tmp_path / "a file").write_text("")
+    approved = Approved(tmp_path / "a file" / "kept", tmp_path)
+    approved.accept(approved.look(step("sh go.sh", workspace), workspace))
+    assert approved.look(step("sh go.sh", workspace), workspace).changes == ()
+    script.write_text("two\n")
+    (change,) = approved.look(step("sh go.sh", workspace), workspace).changes
+    assert change.title == "go.sh has changed since"
+
+
 @pytest.mark.parametrize(("files", "end"), [(5, "f4."), (6, "f4 and 1 more.")])
 def test_five_changed_files_are_named(files: int, end: str) -> None:
     assert FilesRunFirst((), tuple(Change(f"f{number} is new", "") for number in range(files))).reason.endswith(end)

@@ -364,9 +364,11 @@ class Approved:
         for kept in seen.files:
             if self._known(kept.path) != kept:
                 self._kept[kept.path] = kept
-                if self._folder is not None:
-                    make_private_folder(self._folder)
-                    write_file(self._place(kept.path), msgspec.json.encode(kept))
+                # Where it cannot be written, it counts until the session ends.
+                with suppress(OSError):
+                    if self._folder is not None:
+                        make_private_folder(self._folder)
+                        write_file(self._place(kept.path), msgspec.json.encode(kept))
 
     def _change(self, path: Path, now: _Kept, workspace: WorkspaceView) -> Change | None:
         known = self._known(now.path)
