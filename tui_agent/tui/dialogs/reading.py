@@ -124,7 +124,7 @@ def hung(line: str, width: int) -> list[str]:
     """A line broken into rows of `width` cells; those after the first begin where its second column does."""
     first, *others = breaks(line, width)
     if not others:
-        return [line]
+        return [line[: first[1]]]
     column = FIRST_COLUMN.match(line)
     begin = column.end() if column is not None and column.end() <= width // 2 else 0
     rest = line[others[0][0] :]

@@ -48,9 +48,7 @@ def _draw_pieces(pieces: Sequence[tuple[str, str]], width: int, look: Look) -> L
     left = width
     for text, name in pieces:
         style = getattr(look.palette, name)
-        flat = clean(text).replace("\n", " ")
-        # A wrapped line may have the space it was broken at beyond its end.
-        shown = fit(flat if cell_len(flat) <= left else flat.rstrip(), left, look.glyphs.ellipsis)
+        shown = fit(clean(text).replace("\n", " "), left, look.glyphs.ellipsis)
         left -= cell_len(shown)
         if shown and isinstance(style, Style):
             runs.append(Run(shown, style))
