@@ -46,6 +46,11 @@ def test_nothing_kept_needs_no_keyring(tmp_path: Path) -> None:
     assert bring_keys(tmp_path, {}) == ""
 
 
+def test_what_a_newer_version_keeps_beside_the_names_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / kept_keys.KEPT_FILE).write_text('{"version": 2, "kept": ["GEMINI_API_KEY"]}')
+    assert kept_variables(tmp_path) == ("GEMINI_API_KEY",)
+
+
 def test_a_forgotten_key_is_gone(tmp_path: Path, backend: InMemory) -> None:
     keep_key(tmp_path, "GEMINI_API_KEY", KEY)
     backend.kept.clear()

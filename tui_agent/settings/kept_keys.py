@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Final, TypeVar
 
+import msgspec
+
 from tui_agent.system.lenient import decoded_file
 
 Returned = TypeVar("Returned")
@@ -28,9 +30,13 @@ class KeyringProblem(Exception):
     """The system's keyring cannot be used; the text says why."""
 
 
+class _Kept(msgspec.Struct):
+    kept: tuple[str, ...] = ()
+
+
 def kept_variables(home: Path) -> tuple[str, ...]:
     """The environment variables whose keys are saved; empty if the list cannot be read."""
-    return tuple((decoded_file(home / KEPT_FILE, dict[str, list[str]]) or {}).get("kept", ()))
+    return (decoded_file(home / KEPT_FILE, _Kept) or _Kept()).kept
 
 
 def bring_keys(home: Path, environ: MutableMapping[str, str]) -> str:
