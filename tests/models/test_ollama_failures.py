@@ -66,6 +66,15 @@ RETRIED: dict[FaultKind, type[ModelError]] = {
 }
 
 
+async def test_a_model_that_cannot_think_after_all_is_asked_again_without_it(server: OllamaServer) -> None:
+    refusal = Fault(kind="stream_error", after=0, message='"qwen3:8b" does not support thinking')
+    server.script = Script.of(Step(text="All went well.", fault=refusal))
+    async with closing(create_model(NAME)) as model:
+        _, completed = await finish(model.stream(request(user("hello"))))
+    assert completed.blocks == (Text("All went well."),)
+    assert [(each.json or {}).get("think") for each in server.model_requests] == [True, None]
+
+
 @pytest.mark.parametrize("kind", RETRIED)
 async def test_a_passing_fault_is_retried_with_the_same_request(kind: FaultKind, server: OllamaServer) -> None:
     server.script = Script.of(Step(text="All went well in the end.", fault=Fault(kind=kind, times=2)))

@@ -41,6 +41,8 @@ MIN_TOKENS_PER_BYTE = 0.2
 """The fewest tokens per byte in prose and code."""
 IMPLAUSIBLE_TOKENS_PER_BYTE = 1 / 12
 """A count with fewer tokens per byte must exclude cached tokens, as that of servers from 2024 does."""
+_NO_THINKING = "does not support thinking"
+"""What Ollama's refusal of ``think`` says, in an answer of its own or as the first line of a stream."""
 PULL_IDLE_TIMEOUT_S = 120.0
 """Seconds without a line from Ollama, which verifies what it has downloaded without reporting progress."""
 
@@ -134,10 +136,12 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
             try:
                 async with contextlib.aclosing(client.lines("/api/chat", encoded.data)) as lines:
                     async for line in lines:
+                        if self._thinks and _NO_THINKING.encode() in line:
+                            parsed_line(line)  # to try again below, if it is an error
                         yield line
                 break
             except ServerRefusedError as error:
-                if not self._thinks or "does not support thinking" not in error.refusal.text:
+                if not self._thinks or _NO_THINKING not in error.refusal.text:
                     raise
                 self._thinks = False
         if reply.complete:
