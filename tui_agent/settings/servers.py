@@ -30,6 +30,8 @@ _EXCLUDING: Final = frozenset({"excludetools", "disabledtools"})
 _MILLISECONDS: Final = 1_000
 """A `timeout` from this on is in milliseconds; Claude Code and Gemini CLI have these, others have seconds."""
 _FOREVER: Final = 1e12
+MOST_CHARS: Final = 32_768
+"""The longest command line: what Windows allows. Every word of it may name a file that it runs."""
 
 
 class Printed(NamedTuple):
@@ -89,6 +91,8 @@ def server_from(given: object) -> Printed:
         server = msgspec.convert(known, ToolServer)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
+    if sum(map(len, (server.command, *server.args))) > MOST_CHARS:
+        raise ValueError(f"a command line of more than {MOST_CHARS:,} characters")
     used = _OWN | _SAID | lists
     unknown = [str(key) for key, value in given.items() if key not in used and _says(value)]
     unknown += notes

@@ -7,7 +7,7 @@ import pytest
 
 from tui_agent.settings import ToolServer, load_settings
 from tui_agent.settings.schema import OAuth
-from tui_agent.settings.servers import plain_json, server_from
+from tui_agent.settings.servers import MOST_CHARS, plain_json, server_from
 from tui_agent.tools.mcp.command_line import BadServer, run_action
 from tui_agent.tools.mcp.configuration import configured
 
@@ -216,3 +216,10 @@ def test_a_registered_client_is_added_with_its_secret_which_is_never_shown(
 )
 def test_signing_in_is_read_as_any_agent_writes_it(printed: dict[str, object], oauth: OAuth | None) -> None:
     assert server_from({"url": "https://a.b/mcp", **printed}) == (ToolServer(url="https://a.b/mcp", oauth=oauth), ())
+
+
+def test_a_command_line_without_end_is_none() -> None:
+    arguments = ["x" * 99] * (MOST_CHARS // 99)
+    assert server_from({"command": "python", "args": arguments[:-1]}).server.command == "python"
+    with pytest.raises(ValueError, match="a command line of more than 32,768 characters"):
+        server_from({"command": "python", "args": [*arguments, "x" * 99]})
