@@ -14,16 +14,13 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import msgspec
 
 from tui_agent.regex import regex
 from tui_agent.system.programs import find_program, with_search_path
 from tui_agent.text import first_of, one_line
-
-if TYPE_CHECKING:
-    from tui_agent.agent.extensions.worktree_hooks import WorktreeHooks
 
 INCLUDE: Final = ".worktreeinclude"
 """A file of patterns as in .gitignore: untracked files of these names are copied into a new worktree."""
@@ -90,9 +87,22 @@ def _worktrees_folder(repository: Path) -> Path:
     return repository.with_name(f"{repository.name}-worktrees")
 
 
+class WorktreeMakers(Protocol):
+    """The user's own way to make worktrees, in place of git's."""
+
+    def made(self, name: str) -> Path | None:
+        """The folder that it made; None if there is no such way. Raises `WorktreeError`."""
+
+    def unwanted(self, folder: Path) -> bool:
+        """Whether the user wants the folder removed, of which git cannot say whether anything changed."""
+
+    def removing(self, folder: Path) -> bool:
+        """A worktree is about to be removed; whether that was done by what this told."""
+
+
 @contextmanager
 def session_worktree(
-    start: Path, name: str, setup: str, say: Callable[[str], None], makers: "WorktreeHooks | None" = None
+    start: Path, name: str, setup: str, say: Callable[[str], None], makers: WorktreeMakers | None = None
 ) -> Iterator[Path]:
     """A context in which the working folder is that of `start` in the worktree of this name (empty: a new one).
 

@@ -50,7 +50,7 @@ from tui_agent.tools.base import (
     bounded_error,
 )
 from tui_agent.tools.gate.permissions import NobodyToAsk, PermissionGate
-from tui_agent.tools.mcp.tools import ServerTool
+from tui_agent.tools.mcp.server_tool import ServerTool
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.schema import expected
 from tui_agent.tracing import within

@@ -29,7 +29,7 @@ from tui_agent.tools.mcp.configuration import (
 from tui_agent.tools.mcp.known import KnownServer, KnownTool, ServerListCache, prompt_arguments, tool_name
 from tui_agent.tools.mcp.open_tasks import call_key
 from tui_agent.tools.mcp.search import Index, SearchableTool
-from tui_agent.tools.mcp.tools import ServerTool
+from tui_agent.tools.mcp.server_tool import ServerTool
 
 if TYPE_CHECKING:
     from tui_agent.tools.mcp.connection import Connection

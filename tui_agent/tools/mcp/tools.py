@@ -1,5 +1,4 @@
-"""A server's tool as a `Tool`; and the tools `find_tool` and `call_tool`, for those that are not among a request's
-definitions.
+"""The tools `find_tool` and `call_tool`: access to servers' tools that are not among a request's definitions.
 
 Their own definitions never change, so that a request's prefix stays the same.
 """
@@ -11,13 +10,10 @@ from msgspec import Meta
 from typing_extensions import override
 
 from tui_agent.conversation.blocks import ToolDefinition
-from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.wire import CALL_TOOL, full_description
 from tui_agent.text import one_line
-from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView, as_text
+from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.built_in import BuiltIn
-from tui_agent.tools.mcp.known import KnownTool, tool_name
-from tui_agent.tools.mcp.open_tasks import GOES_ON
 
 if TYPE_CHECKING:
     from tui_agent.tools.mcp.servers import ToolServers
@@ -88,7 +84,7 @@ class FindTool(BuiltIn):
 
 class CallTool:
     """The tool `call_tool`. Its calls are first replaced by calls of the tool that they name
-    (`conversation.call_tool`), so this only answers calls that name no existing tool.
+    (`conversation.wire`), so this only answers calls that name no existing tool.
     """
 
     effect: Effect = "none"
@@ -115,44 +111,3 @@ class CallTool:
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         raise ToolFailure("The call names no tool.", "Give its `name`, as find_tool told it, and its `arguments`.")
-
-
-class ServerTool:
-    """A tool of a server. `believed`: trust the server's statement that the tool only reads."""
-
-    def __init__(self, servers: "ToolServers", server: str, known: KnownTool, *, believed: bool) -> None:
-        self._servers = servers
-        self.server = server
-        self.known = known
-        self.effect: Effect = "none" if believed and known.reads else "call"
-        self.definition = ToolDefinition(tool_name(server, known.name), known.description or known.name, known.schema)
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        """One access for every call, so that rules about the tool apply."""
-        _given(arguments)
-        return (Access(self.effect, f"{self.server}/{self.known.name}"),)
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview(f"Call {self.known.name} of the server {self.server}", text=as_text(_given(arguments)))
-
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._servers.call(self.server, self.known.name, _given(arguments), context)
-
-    def left_open(self, arguments: str) -> str:
-        """The answer to a call that got none before the program ended. Reads a file."""
-        try:
-            goes_on = self._servers.goes_on(self.server, self.known.name, _given(arguments))
-        except ToolFailure:
-            goes_on = False
-        return GOES_ON if goes_on else INTERRUPTED
-
-
-def _given(arguments: str) -> dict[str, object]:
-    """Parse the arguments. Raises ToolFailure if they are not a JSON object."""
-    try:
-        given = json.loads(arguments or "{}")
-    except (ValueError, RecursionError) as error:
-        raise ToolFailure(f"The arguments are no JSON: {error}.", "Give one JSON object.") from error
-    if not isinstance(given, dict):
-        raise ToolFailure("The arguments are no JSON object.", "Give one JSON object.")
-    return given
