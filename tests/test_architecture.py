@@ -1,10 +1,12 @@
 """ARCHITECTURE.md speaks of the code as it is, and its recipes can be followed."""
 
 import re
+from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+import grimp
 import pytest
 from typing_extensions import override
 
@@ -54,6 +56,13 @@ def test_each_class_it_names_is_there() -> None:
 def test_each_owner_it_names_is_where_it_says(name: str) -> None:
     module, _, owner = name.rpartition(".")
     assert hasattr(import_module(f"tui_agent.{module}"), owner)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Not even for their types."""
+    graph = grimp.build_graph("tui_agent", cache_dir=None)
+    # Raises CycleError.
+    TopologicalSorter({name: graph.find_modules_directly_imported_by(name) for name in graph.modules}).prepare()
 
 
 def test_the_built_in_layers_are_of_the_shape_it_tells() -> None:
