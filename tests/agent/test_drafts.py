@@ -181,7 +181,7 @@ async def test_a_dropped_draft_leaves_nothing(talked: Path, tmp_path: Path) -> N
 
 
 async def test_writing_that_is_stopped_anywhere_changes_nothing(talked: Path, tmp_path: Path) -> None:
-    for ticks in range(0, 20_000, 23):
+    for ticks in range(0, 20_000, 41):
         async with resumed(talked, tmp_path / str(ticks)) as session:
             before, length = shown(session.agent.engine.view), said(session)
             drafting = asyncio.ensure_future(session.agent.context.draft())
@@ -195,7 +195,7 @@ async def test_writing_that_is_stopped_anywhere_changes_nothing(talked: Path, tm
             assert (await session.agent.compact()).error == ""
         if over:
             break
-    assert ticks > 23
+    assert ticks > 41
 
 
 async def test_killed_with_a_draft_the_view_is_the_old_one(talked: Path, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ async def test_a_session_of_a_small_model(model: str, tmp_path: Path, monkeypatc
     [
         {"context.preset": "digest"},
         pytest.param({"context.preset": "summary-only"}, marks=pytest.mark.soak),
-        {"context.preset": "off"},
+        pytest.param({"context.preset": "off"}, marks=pytest.mark.soak),
         pytest.param({"compaction.auto": "false"}, marks=pytest.mark.soak),
         {"context.preset": "summary-only", "compaction.auto": "false"},
     ],

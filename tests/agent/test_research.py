@@ -88,7 +88,7 @@ async def researched(server: ProtocolServer, folder: Path, settings: Mapping[str
     return max(own), shown
 
 
-@pytest.mark.parametrize("provider", MODELS)
+@pytest.mark.parametrize("provider", ["anthropic", pytest.param("gemini", marks=pytest.mark.soak)])
 async def test_with_wrappers_the_sessions_own_context_stays_below_a_fifth(
     provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
