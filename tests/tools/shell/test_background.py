@@ -14,6 +14,7 @@ from tui_agent.conversation.blocks import ToolCall
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Tool, ToolFailure, ToolOutput
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.shell import processes
 from tui_agent.tools.shell.background import MAX_RUNNING, BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
 
@@ -115,7 +116,11 @@ async def test_waiting_has_an_end(shell: Shell) -> None:
     assert "still running after" in (await shell.look(process, wait=1)).text
 
 
-async def test_stopping_ends_all_of_it_and_shows_the_last_words(shell: Shell, tmp_path: Path) -> None:
+async def test_stopping_ends_all_of_it_and_shows_the_last_words(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a busy machine the last words may come later than anybody waits for them.
+    monkeypatch.setattr(processes, "TERMINATE_GRACE", 60.0)
     process = await shell.started(
         "trap 'echo bye; exit 0' TERM; sleep 1000 & echo $! > child.new; mv child.new child; wait"
     )
