@@ -22,14 +22,14 @@ def read_at_most(stream: BinaryIO, most: int) -> bytes:
     return bytes(data)
 
 
-def is_folder(path: Path) -> bool:
+def is_folder(path: Path | str) -> bool:
     """Whether a path leads to a folder. False also where that cannot be found out, for which `Path.is_dir` raises: a
     name that is too long, a folder above it that may not be entered.
     """
     return os.path.isdir(path)  # noqa: PTH112
 
 
-def is_regular(path: Path) -> bool:
+def is_regular(path: Path | str) -> bool:
     """Whether a path leads to a regular file; False as `is_folder` is."""
     return os.path.isfile(path)  # noqa: PTH113
 

@@ -1,6 +1,7 @@
 """What a command runs or reads before anything else, command by command, and the limits of looking for it."""
 
 import shlex
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -283,3 +284,30 @@ def test_what_a_file_names_that_is_read_first_is_read_too(
         (tmp_path / name).write_text(text)
     workspace = Workspace(tmp_path)
     assert named(read_first(step(line, workspace), workspace), workspace) == sorted([*build, named_there])
+
+
+def test_a_second_look_is_quick_and_sees_what_has_changed(tmp_path: Path) -> None:
+    """A line that leads to 60 scripts, each of which names the next and 200 files that are not there."""
+    scripts = [tmp_path / f"part{number}.sh" for number in range(60)]
+    for script, after in zip(scripts, [*scripts[1:], tmp_path / "last.sh"], strict=True):
+        missing = " ".join(f"{script.stem}/data/{number}.txt" for number in range(200))
+        script.write_text(f"source ./{after.name}\ncat {missing}\n")
+    workspace = Workspace(tmp_path)
+    line = step("sh part0.sh", workspace)
+    approved = Approved(None, tmp_path)
+
+    def look() -> tuple[list[str], float]:
+        began = time.perf_counter()
+        seen = approved.look(line, workspace)
+        return [Path(kept.path).name for kept in seen.files], time.perf_counter() - began
+
+    names, first = look()
+    assert names == [script.name for script in scripts]
+    assert min(look()[1] for _ in range(3)) < first / 2
+    (tmp_path / "last.sh").write_text("echo done\n")
+    assert look()[0] == [*names, "last.sh"]
+    scripts[50].write_text("source ./part52.sh\n")
+    assert look()[0] == [*names[:51], *names[52:], "last.sh"]
+    (tmp_path / "last.sh").unlink()
+    (tmp_path / "last.sh").symlink_to("/etc/passwd")
+    assert look()[0] == [*names[:51], *names[52:]]

@@ -16,7 +16,7 @@ from contextlib import suppress
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -36,6 +36,8 @@ MAX_FILES: Final = 300
 MAX_BYTES: Final = 256_000
 """The most files that are looked at for one command, and the most bytes of one that are read and kept."""
 _MOST_ENTRIES: Final = 5_000
+_MOST_LOOKS: Final = 20
+_LONG_S: Final = 0.05
 _LONGEST: Final = 1_000
 _CHANGED: Final = " changed at "
 _EMPTY: Final = sha256(b"").hexdigest()
@@ -85,24 +87,130 @@ _NODES: Final = words("npx npm bunx bun pnpm yarn")
 """Programs that prefer a package of the project to one of the registry."""
 
 
+class _Look:
+    """What one look has found in folders, so that none is read twice: most words of a file name nothing in them.
+
+    It remembers all it asked of the file system, to tell whether another look would find the same files.
+    """
+
+    def __init__(self, workspace: WorkspaceView) -> None:
+        self.workspace = workspace
+        self.done: set[tuple[Path, str, str]] = set()
+        """The words that were looked for: the folder, the word before, and the word."""
+        self._answers: dict[tuple[_Question, str], object] = {}
+        self._begins: dict[Path, frozenset[str] | None] = {}
+
+    def names(self, folder: Path) -> list[str]:
+        """What is in a folder, by name, within limits; nothing if it cannot be read."""
+        return self._ask(_names_in, str(folder))
+
+    def is_regular(self, path: Path | str) -> bool:
+        """Whether a path leads to a regular file."""
+        return self._ask(is_regular, str(path))
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether a path leads to a folder."""
+        return self._ask(is_folder, str(path))
+
+    def may_run(self, path: Path | str) -> bool:
+        """Whether a file may be executed."""
+        return self._ask(_may_run, str(path))
+
+    def inside(self, path: Path) -> Path | None:
+        """Where a path leads, if that is in the workspace."""
+        return self._ask(self._inside, str(path))
+
+    def text(self, path: Path) -> str:
+        """What a file contains, if that is text and short."""
+        found = _found(path)
+        self._answers[_digest, str(path)] = found.digest
+        return found.text
+
+    def hooks(self, folder: Path) -> list[Path]:
+        """The hooks that git runs in a folder."""
+        return self._ask(self._hooks, str(folder))
+
+    def program(self, name: str) -> Path | None:
+        """The program of this name that is started, if it is in the workspace."""
+        return self._ask(self._program, name)
+
+    def is_as_before(self) -> bool:
+        """Whether the file system still gives the same answers."""
+        return all(question(path) == answer for (question, path), answer in self._answers.items())
+
+    def lacks(self, folder: Path, text: str) -> bool:
+        """Whether surely nothing in a folder has this relative path, also with an ending: by its first part alone."""
+        first = text.partition("/")[0]
+        # How other letters are written is up to the file system.
+        if first in ("", ".", "..") or not first.isascii() or "*" in text or "?" in text:
+            return False
+        if folder not in self._begins:
+            names = self.names(folder)
+            is_whole = len(names) < _MOST_ENTRIES and (names or not self._ask(_is_closed, str(folder)))
+            self._begins[folder] = frozenset(map(_beginning, names)) if is_whole else None
+        begins = self._begins[folder]
+        return begins is not None and _beginning(first) not in begins
+
+    def _ask(self, question: "Callable[[str], _Found]", path: str) -> "_Found":
+        if (question, path) not in self._answers:
+            self._answers[question, path] = question(path)
+        return cast("_Found", self._answers[question, path])
+
+    def _inside(self, path: str) -> Path | None:
+        real = Path(os.path.realpath(path))
+        return real if self.workspace.contains(real) else None
+
+    def _program(self, name: str) -> Path | None:
+        return program_inside(name, self.workspace)
+
+    def _hooks(self, folder: str) -> list[Path]:
+        return list(hooks_of(Path(folder), self.workspace))
+
+
+_Question: TypeAlias = Callable[[str], object]
+_Found = TypeVar("_Found")
+
+
+def _may_run(path: str) -> bool:
+    return os.access(path, os.X_OK)
+
+
+def _is_closed(folder: str) -> bool:
+    """Whether there is a folder of this name whose entries cannot be read."""
+    return os.path.exists(folder) and not os.access(folder, os.R_OK)  # noqa: PTH110
+
+
+def _digest(path: str) -> str:
+    return _found(Path(path)).digest
+
+
+def _beginning(name: str) -> str:
+    """A name up to its first dot inside, as a file system compares it that knows no case."""
+    return name.casefold().partition(".")[0] or name.casefold()
+
+
 def read_first(steps: Iterable[PlainCommand], workspace: WorkspaceView, *, unknown: bool = True) -> list[Path]:
     """The files that these commands run or read first, within limits; `unknown`: of a program that stands in no table,
     all that one of the table would read. Reads files.
     """
+    return _read_first(steps, _Look(workspace), unknown=unknown)
+
+
+def _read_first(steps: Iterable[PlainCommand], look: _Look, *, unknown: bool = True) -> list[Path]:
     found: dict[Path, None] = {}
     for step in steps:
-        found |= dict.fromkeys(_named_by(step, workspace, unknown=unknown))
+        found |= dict.fromkeys(_named_by(step, look, unknown=unknown))
     waiting = list(found)
     while waiting and len(found) <= MAX_FILES:
         path = waiting.pop(0)
         # In a Makefile `@` before a command keeps it from being shown.
-        tokens = [token.lstrip("@+") for token in _tokens(_found(path).text)]
-        others = list(_shadowing(path.parent)) if path.suffix == ".py" else []
+        tokens = [token.lstrip("@+") for token in _tokens(look.text(path))]
+        others = list(_shadowing(path.parent, look)) if path.suffix == ".py" else []
         # What a build file names is read by the program that reads the build file.
         rows = [names for _, names in _ROWS if any_of(names).match(path.name)]
         also = [name for names in rows for name in names]
-        for folder in dict.fromkeys((path.parent, workspace.root)):
-            others += (*_run(tokens, folder, workspace), *_read_by(tokens, [folder], workspace, also))
+        for folder in dict.fromkeys((path.parent, look.workspace.root)):
+            others += (*_run(tokens, folder, look), *_read_by(tokens, [folder], look, also))
         waiting += (other for other in dict.fromkeys(others) if other not in found)
         found |= dict.fromkeys(others)
     return list(found)
@@ -114,7 +222,8 @@ def run_by_themselves(project: Path, workspace: WorkspaceView) -> list[Path]:
     """
     places = [path for name in _RUN_BY_THEMSELVES for path in project.glob(name)]
     texts = (_found(path).text for path in (*hooks_of(project, workspace), *places))
-    found = dict.fromkeys(path for text in texts for path in _scripts(_tokens(text), project, workspace))
+    look = _Look(workspace)
+    found = dict.fromkeys(path for text in texts for path in _scripts(_tokens(text), project, look))
     scripts = [path for path in found if path.suffix not in {".yml", ".yaml"}]
     loading = (_found(path).text for path in places if path.name.startswith((".envrc", "mise", ".mise")))
     said = (match[0] for text in loading for match in _LOADED.finditer(text))
@@ -130,21 +239,22 @@ def with_project(line: str, project: Path) -> str:
 def scripts_in(lines: Iterable[str], workspace: WorkspaceView, project: Path) -> list[Path]:
     """The scripts of the project that these command lines of hooks run, or would if they were there. Reads files."""
     found: dict[Path, None] = {}
+    look = _Look(workspace)
     for line in lines:
         named = with_project(line, project)
         every = [_tokens(named.replace('"', ""))]
         with suppress(ValueError):  # a quote is open
             every.append(shlex.split(named))
         for tokens in every:
-            found |= dict.fromkeys(_scripts(tokens, workspace.root, workspace))
+            found |= dict.fromkeys(_scripts(tokens, workspace.root, look))
             found |= dict.fromkeys(_missing(tokens, workspace.root, workspace))
     return list(found)
 
 
-def _scripts(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> Iterator[Path]:
+def _scripts(tokens: Sequence[str], folder: Path, look: _Look) -> Iterator[Path]:
     """The files that these words run, seen from a folder and those that are named with them."""
-    for place in (folder, *_beside(tokens, folder, workspace)):
-        yield from _run(tokens, place, workspace)
+    for place in (folder, *_beside(tokens, folder, look)):
+        yield from _run(tokens, place, look)
 
 
 def _missing(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> Iterator[Path]:
@@ -156,12 +266,12 @@ def _missing(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> I
             yield path
 
 
-def _beside(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> list[Path]:
+def _beside(tokens: Sequence[str], folder: Path, look: _Look) -> list[Path]:
     """The folders that words name, or name a file in."""
     values = (token.partition("=")[2] if token.startswith("-") else token for token in tokens)
-    places = (folder / value for value in values if _is_name(value))
-    above = (Path(os.path.realpath(place if is_folder(place) else place.parent)) for place in places)
-    return [place for place in dict.fromkeys(above) if place != folder and workspace.contains(place)]
+    places = (folder / value for value in values if _is_name(value) and ("/" in value or not look.lacks(folder, value)))
+    above = (look.inside(place if look.is_folder(place) else place.parent) for place in places)
+    return [place for place in dict.fromkeys(above) if place is not None and place != folder]
 
 
 def _is_name(token: str) -> bool:
@@ -173,26 +283,24 @@ def _tokens(text: str) -> list[str]:
     return _TOKEN.findall(_VARIABLE.sub(r" \1 ", text))
 
 
-def _named_by(step: PlainCommand, workspace: WorkspaceView, *, unknown: bool) -> Iterator[Path]:
-    if (own := program_inside(step.words[0], workspace)) is not None:
+def _named_by(step: PlainCommand, look: _Look, *, unknown: bool) -> Iterator[Path]:
+    if (own := look.program(step.words[0])) is not None:
         yield own
     # A word may be a line itself: `bash -c 'node server.js'`.
     tokens = [*step.words, *(part for word in step.words if " " in word for part in _tokens(word))]
-    beside = _beside(tokens, step.folder, workspace)
+    beside = _beside(tokens, step.folder, look)
     for folder in (step.folder, *beside):
-        yield from _run(tokens, folder, workspace)
-    folders = [folder for folder in (step.folder, *step.folder.parents) if workspace.contains(folder)]
+        yield from _run(tokens, folder, look)
+    folders = [folder for folder in (step.folder, *step.folder.parents) if look.workspace.contains(folder)]
     folders += (folder for folder in beside if folder not in folders)
     is_known = step.words[0] in {*known_commands(), "cd"} or any(_program(token) in _READ_BY for token in tokens)
     anything = unknown and not is_known
-    yield from _read_by(tokens, folders, workspace, _ANY if anything else ())
+    yield from _read_by(tokens, folders, look, _ANY if anything else ())
     if anything or not _PYTHONS.isdisjoint(map(_program, tokens)):
-        yield from (path for folder in folders for path in _shadowing(folder))
+        yield from (path for folder in folders for path in _shadowing(folder, look))
 
 
-def _read_by(
-    tokens: Sequence[str], folders: list[Path], workspace: WorkspaceView, also: Sequence[str] = ()
-) -> Iterator[Path]:
+def _read_by(tokens: Sequence[str], folders: list[Path], look: _Look, also: Sequence[str] = ()) -> Iterator[Path]:
     """What the programs among these words read first, in these folders and in those that are named with them: files of
     their patterns and of those in `also`, and their own programs.
     """
@@ -200,27 +308,30 @@ def _read_by(
     patterns = dict.fromkeys((*also, *(name for program in programs for name in _READ_BY.get(program, ()))))
     named = list(filter(_is_name, islice(dict.fromkeys(tokens), _MOST_ENTRIES)))
     if patterns:
-        for place in filter(is_folder, (place for token in named for place in _places(folders[0], token))):
-            folder = Path(os.path.realpath(place))
-            folders += [folder] if folder not in folders and workspace.contains(folder) else []
+        there = (token for token in named if not look.lacks(folders[0], token))
+        for place in filter(look.is_folder, (place for token in there for place in _places(folders[0], token, look))):
+            folder = look.inside(place)
+            folders += [folder] if folder is not None and folder not in folders else []
         for folder in folders:
-            yield from _matching(folder, [name for name in patterns if "/" not in name])
-            yield from (path for name in patterns if "/" in name for path in _files_at(folder, name))
+            yield from _matching(folder, [name for name in patterns if "/" not in name], look)
+            yield from (path for name in patterns if "/" in name for path in _files_at(folder, name, look))
     if not _NODES.isdisjoint(programs):
-        packages = filter(is_folder, (folder / "node_modules" for folder in folders))
-        yield from (path for place in packages for token in named if is_regular(path := place / token / "package.json"))
-    for place in filter(is_folder, (folder / name for folder in folders for name in _RUN_BY_NAME)):
-        yield from (path for program in programs if is_regular(path := place / program))
+        packages = filter(look.is_folder, (folder / "node_modules" for folder in folders))
+        inside = ((place, token) for place in packages for token in named if not look.lacks(place, token))
+        yield from (path for place, token in inside if look.is_regular(path := place / token / "package.json"))
+    for place in filter(look.is_folder, (folder / name for folder in folders for name in _RUN_BY_NAME)):
+        its = (program for program in programs if not look.lacks(place, program))
+        yield from (path for program in its if look.is_regular(path := place / program))
     if "git" in programs:
-        yield from (path for folder in folders for path in hooks_of(folder, workspace))
+        yield from (path for folder in folders for path in look.hooks(folder))
 
 
-def _matching(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
+def _matching(folder: Path, patterns: Sequence[str], look: _Look) -> Iterator[Path]:
     fits = any_of(tuple(patterns))
-    return (folder / name for name in _names_in(folder) if fits.match(name))
+    return (folder / name for name in look.names(folder) if fits.match(name))
 
 
-def _places(folder: Path, text: str) -> Iterator[Path]:
+def _places(folder: Path, text: str, look: _Look) -> Iterator[Path]:
     """The folders that a word may name. Of a pattern, the one it starts from; of `packages/*` also those in it."""
     start, star, rest = text.partition("*")
     if not star:
@@ -229,35 +340,35 @@ def _places(folder: Path, text: str) -> Iterator[Path]:
     above, _, begin = start.rpartition("/")
     yield folder / above
     if not rest.strip("/"):
-        yield from (folder / above / name for name in _names_in(folder / above) if name.startswith(begin))
+        yield from (folder / above / name for name in look.names(folder / above) if name.startswith(begin))
 
 
-def _files_at(folder: Path, text: str, before: str = "") -> Iterator[Path]:
+def _files_at(folder: Path, text: str, look: _Look, before: str = "") -> Iterator[Path]:
     """The regular files that a word may mean; of those that a pattern in its last part matches, only scripts."""
     above, _, last = text.rpartition("/")
     place = text if text.startswith("/") else f"{folder}/{text}"
     # Of `$(dirname "$0")/x` and `$PWD/x` is left `/x`.
     found: Iterable[str] = (place, f"{folder}/{text}")
     if "*" in last or "?" in last:
-        all_there = _matching(folder / above, (last,))
-        found = (str(path) for path in all_there if path.suffix in _SCRIPTS or os.access(path, os.X_OK))
+        all_there = _matching(folder / above, (last,), look)
+        found = (str(path) for path in all_there if path.suffix in _SCRIPTS or look.may_run(path))
     elif before == "-m":
         module = f"{folder}/{text.replace('.', '/')}"
         found = (f"{module}/__init__.py", f"{module}/__main__.py", f"{module}.py")
     elif _INTERPRETER.fullmatch(before):
         found = (place, *(f"{place}{end}" for end in (*_OF_NODE, "/index.js")))
-    yield from (path for path in map(Path, dict.fromkeys(map(os.path.normpath, found))) if is_regular(path))
+    yield from (Path(path) for path in dict.fromkeys(map(os.path.normpath, found)) if look.is_regular(path))
 
 
-def _shadowing(folder: Path) -> Iterator[Path]:
+def _shadowing(folder: Path, look: _Look) -> Iterator[Path]:
     """What in a folder that Python is started in, or whose script it runs, takes the place of its own modules."""
-    for name in _names_in(folder):
+    for name in look.names(folder):
         if name.removesuffix(".py") in sys.stdlib_module_names:
             path = folder / name if name.endswith(".py") else folder / name / "__init__.py"
-            yield from (path,) if is_regular(path) else ()
+            yield from (path,) if look.is_regular(path) else ()
 
 
-def _names_in(folder: Path) -> list[str]:
+def _names_in(folder: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in islice(entries, _MOST_ENTRIES))
@@ -271,20 +382,22 @@ def _program(token: str) -> str:
     return name if name in _READ_BY else name.rstrip("0123456789.")
 
 
-def _run(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> Iterator[Path]:
-    """The files among these words that are run or included, rather than only worked on."""
+def _run(tokens: Sequence[str], folder: Path, look: _Look) -> Iterator[Path]:
+    """The files among these words that are run or included, rather than only worked on, and were not found before."""
     in_package = "node_modules" in folder.parts
     for before, token in dict.fromkeys(zip(("", *tokens), tokens, strict=False)):
-        if not _is_name(token):
+        name = token.partition("=")[2] if token.startswith("-") else token
+        if not _is_name(token) or look.lacks(folder, name) or (folder, before, token) in look.done:
             continue
+        look.done.add((folder, before, token))
         # A variable may be the name of an interpreter.
         named = _INTERPRETER.fullmatch(before) or before.isupper() or before.startswith("-")
         named = named or token.startswith(("./", "-"))
-        for path in _files_at(folder, token.partition("=")[2] if token.startswith("-") else token, before):
-            in_folder = "/" in token and (not path.suffix or os.access(path, os.X_OK))
+        for path in _files_at(folder, name, look, before):
+            in_folder = "/" in token and (not path.suffix or look.may_run(path))
             runs = named or in_folder or path.suffix in _SCRIPTS or (in_package and path.suffix in _OF_NODE)
-            runs = runs or (not before and os.access(path, os.X_OK))
-            if runs and workspace.contains(Path(os.path.realpath(path))):
+            runs = runs or (not before and look.may_run(path))
+            if runs and look.inside(path) is not None:
                 yield path
 
 
@@ -332,6 +445,7 @@ class Approved:
         """Writes a file: when this was first done for the `project`."""
         self._folder = folder
         self._kept: dict[str, _Kept] = {}
+        self._looks: dict[tuple[PlainCommand, ...], tuple[_Look, list[Path]]] = {}
         self._began_ns = time.time_ns()
         if folder is not None:
             began = self._place(str(project)).with_suffix(".began")
@@ -344,7 +458,7 @@ class Approved:
 
     def look(self, steps: Iterable[PlainCommand], workspace: WorkspaceView) -> FilesRunFirst:
         """Look at what these commands run first. Reads files."""
-        paths = read_first(steps, workspace)
+        paths = self._read_first(tuple(steps), workspace)
         files = [(path, _found(path)) for path in paths]
         changes = [change for path, now in files if (change := self._change(path, now, workspace)) is not None]
         for folder in _on_the_search_path(workspace):
@@ -358,6 +472,22 @@ class Approved:
             note = f"it runs or reads more than {MAX_FILES} files: what the others are is not known"
             changes.append(Change(note, ""))
         return FilesRunFirst(tuple(now for _, now in files), tuple(changes))
+
+    def _read_first(self, steps: tuple[PlainCommand, ...], workspace: WorkspaceView) -> list[Path]:
+        """What `read_first` finds. Where that takes long, as a line may lead to hundreds of files, it is remembered as
+        long as nothing is different of what was looked at.
+        """
+        look, paths = self._looks.pop(steps, (None, []))
+        if look is None or look.workspace is not workspace or not look.is_as_before():
+            began = time.monotonic()
+            look = _Look(workspace)
+            paths = _read_first(steps, look)
+            if time.monotonic() - began < _LONG_S:
+                return paths
+        self._looks[steps] = (look, paths)
+        if len(self._looks) > _MOST_LOOKS:
+            del self._looks[next(iter(self._looks))]
+        return paths
 
     def accept(self, seen: FilesRunFirst) -> None:
         """Keep these contents: the user has allowed what runs them."""
@@ -411,7 +541,7 @@ def _on_the_search_path(workspace: WorkspaceView) -> list[Path]:
 def _listing(folder: Path, *, until: float = math.inf) -> bytes:
     """What is in a folder, as text: a line for each file, which changes when the file does."""
     lines = []
-    for path in (folder / name for name in _names_in(folder)):
+    for path in (folder / name for name in _names_in(str(folder))):
         with suppress(OSError):
             changed = path.stat().st_ctime_ns
             if changed <= until:
