@@ -1,5 +1,6 @@
 """The size of the next request, and what is learned from each call."""
 
+import math
 from typing import NamedTuple
 
 import pytest
@@ -82,19 +83,26 @@ EDITS: list[AnyEntry] = [
 ]
 
 
+def whole_before(view: View) -> int:
+    """The estimate of the request that the last call answered."""
+    return sum(estimate(size) for size in view.sizes_asked().values())
+
+
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: type(edit).__name__)
-def test_a_measurement_from_before_an_edit_is_never_used_after_it(edit: AnyEntry) -> None:
+def test_after_an_edit_it_is_the_estimate_by_what_the_last_request_measured(edit: AnyEntry) -> None:
     session, meter = Session(), TokenMeter()
     session.add(user_message("x" * 100))
-    session.answer(Usage(6_000, 0, 0, 70), call="grep")
+    session.answer(Usage(2_046, 0, 0, 70), call="grep")
     session.result("r" * 1_000)
-    assert meter.tokens(session.view) == 6_400
+    assert meter.tokens(session.view) == 2_446
+    assert whole_before(session.view) == 1_023
     session.add(edit)
-    for one in (meter, TokenMeter()):
-        assert one.tokens(session.view) < 3_000
+    factor = 1.0 if isinstance(edit, ModelSwitched | HeadMoved) else 2.0
+    for one, view in ((meter, session.view), (TokenMeter(), session.view), (TokenMeter(), View(session.view.log))):
+        assert one.tokens(view) == factor * whole(view)
         assert not one.measured
     session.add(user_message("go on"))
-    assert meter.tokens(session.view) < 3_000
+    assert meter.tokens(session.view) == factor * whole(session.view)
     session.answer(Usage(1_900, 0, 0, 10), text="done")
     assert meter.tokens(session.view) == 1_910
     assert meter.measured
@@ -256,7 +264,8 @@ def test_a_ratio_is_learned_from_growth_by_results_alone() -> None:
     session.result("r" * 10_000)
     assert meter.tokens(session.view) == 2_020 + 4_950 + 4_950
     assert meter.growth.clearable == pytest.approx(3_300)
-    assert meter.tokens_of(session.view, size_of_text("r" * 1_000)) == 495
+    factor = 6_960 / (1.5 * whole_before(session.view))
+    assert meter.result_tokens_of(session.view)(size_of_text("r" * 1_000)) == math.ceil(495 * factor)
 
 
 def test_mixed_growth_and_growth_after_an_edit_teach_nothing() -> None:

@@ -189,7 +189,7 @@ class KnownContext:
     def situation(self, *, between_turns: bool = False) -> Situation:
         """The present situation, for the layers."""
         tokens, model, growth, limits = self.tokens, self.model, self.meter.growth, self.limits()
-        sizes, window, small = self.meter.categories(self.view), limits.window.tokens, self.model.small
+        sizes, window, small = self.meter.breakdown(self.view), limits.window.tokens, self.model.small
         model = priced(model, self.next_hours)
         words = words_limit(self.settings.compaction.user_words_tokens, window)
         *examined, least_results = self._least_results
@@ -208,7 +208,7 @@ class KnownContext:
             rates=model.rates(tokens),
             small_rates=small.rates(tokens) if small is not None else None,
             staying=sizes["summaries"] + min(sizes["user"], words),
-            tokens_of=lambda size: self.meter.tokens_of(self.view, size),
+            tokens_of=self.meter.result_tokens_of(self.view),
             mixed_tokens_of=self.meter.mixed_tokens_of(self.view),
             small_tokens_of=lambda size: self.meter.tokens_for((small or model).name, size),
             least_results=least_results if examined == [self.view.edits, self.view.moves] else 0.0,

@@ -1,9 +1,10 @@
 """The size of the next request: measured by the provider up to the last call, estimated for what came after.
 
 That is what the last call read (including cache reads and writes) and wrote, plus the estimate of everything since,
-times the model's ratio. A measurement is void once something before it was edited; then, and before the first
-measurement, the whole request is estimated. A reported figure that no tokenizer explains is billed but not used: a
-server's wrong count must not make a conversation too large to continue.
+times the model's ratio. Once something before it was edited, and before the first measurement, the whole request is
+estimated, times the factor by which the last call's request was larger than its estimate: in 99 recorded sessions the
+estimate of a part of a request was off by 9% without that factor, 2.5% with it (medians). A reported figure that no
+tokenizer explains is billed but not used: a server's wrong count must not make a conversation too large to continue.
 """
 
 import math
@@ -157,12 +158,23 @@ class TokenMeter:
         call, estimated = view.last_call, fixed + math.ceil(known * self._raised)
         self._believed = True
         if call is None or call.usage is None or not self.measured:
-            return estimated
+            return max(math.ceil((fixed + known) * self._scale(view)), estimated if self._raised > 1.0 else 0)
         since = sum(count * self._ratio(view, content) for content, count in self._tail.tokens.items())
         measured = call.usage.input_tokens + call.usage.output_tokens + math.ceil(since)
-        most, least = max(measured, estimated), min(measured, estimated)
-        self._believed = most <= BELIEVED_FACTOR * least + BELIEVED_SLACK
+        self._believed = _is_believed(measured, estimated)
         return max(measured, estimated if self._raised > 1.0 else 0) if self._believed else estimated
+
+    def _scale(self, view: View) -> float:
+        """How many tokens the last call's request had for each that is estimated, as far as that is believed."""
+        call = view.last_call
+        if call is None or call.usage is None or not call.usage.input_tokens or call.model != view.model:
+            return 1.0
+        measured = call.usage.input_tokens
+        classes = ((CLASS_OF[category], size) for category, size in view.sizes_asked().items())
+        estimated = sum(self.counter.size(size, content) * self._ratio(view, content) for content, size in classes)
+        if not _is_believed(measured, estimated):
+            return 1.0
+        return min(max(measured / max(1, estimated), 1 / BELIEVED_FACTOR), BELIEVED_FACTOR)
 
     def categories(self, view: View) -> dict[Category, int]:
         """Estimated tokens of the next request by category, for the active model."""
@@ -200,9 +212,10 @@ class TokenMeter:
         scaled[largest] += whole - sum(scaled.values())
         return scaled
 
-    def tokens_of(self, view: View, size: TextSize, content: ContentClass = "results") -> int:
-        """A raw size in tokens of the active model."""
-        return math.ceil(self.counter.size(size, content) * self._ratio(view, content))
+    def result_tokens_of(self, view: View) -> Callable[[TextSize], int]:
+        """A function from raw sizes of tool results in the view to tokens of the active model."""
+        factor = self._ratio(view, "results") * self._scale(view)
+        return lambda size: math.ceil(self.counter.size(size, "results") * factor)
 
     def tokens_of_text(self, view: View, text: str, content: ContentClass = "results") -> int:
         """A text's tokens for the active model."""
@@ -217,6 +230,7 @@ class TokenMeter:
                 said = said.plus(size)
         plain = self.counter.size(said, "results")
         ratio = (sum(known.values()) - known["system"] - known["tools"]) / plain if plain else 1.0
+        ratio *= self._scale(view)
         return lambda size: math.ceil(self.counter.size(size, "results") * ratio)
 
     def tokens_for(self, model: str, size: TextSize) -> int:
@@ -311,6 +325,11 @@ class TokenMeter:
         self._growth = Growth(
             old.clearable + weight * (clearable - old.clearable), old.all + weight * (everything - old.all)
         )
+
+
+def _is_believed(measured: float, estimated: float) -> bool:
+    most, least = max(measured, estimated), min(measured, estimated)
+    return most <= BELIEVED_FACTOR * least + BELIEVED_SLACK
 
 
 def _said_in(entry: AnyEntry, log: Log) -> tuple[Block, ...]:

@@ -64,6 +64,7 @@ class View:
         self.moves = 0
         """How often the head has moved."""
         self._newest_call: Message | None = None
+        self._asked: tuple[int, dict[Category, TextSize]] = (0, {})
         self._head = self.log.head
         self._fold = Fold(self.log)
         self._rendering = Rendering(ReasoningPolicy())
@@ -80,8 +81,12 @@ class View:
 
         Raises `ValueError`, without a change to the view, if the entry is not the log's next one.
         """
+        answers = isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None
+        sizes = self.sizes() if answers else {}
         self.log.append(entry)
         self._note(entry)
+        if answers:
+            self._asked = entry.seq, sizes
         if isinstance(entry, HeadMoved):
             self.go_to(entry.to)
         else:
@@ -140,7 +145,7 @@ class View:
         """Take over the state of `then`, a view from `after`, whose log extends this view's."""
         for seq in range(len(self.log) + 1, len(then.log) + 1):
             self.log.append(then.log[seq])
-        self.moves, self._newest_call = then.moves, then._newest_call
+        self.moves, self._newest_call, self._asked = then.moves, then._newest_call, then._asked
         self._fold, self._rendering, self._head = then._fold, then._rendering, then._head
         self._fold.log = self.log
 
@@ -148,7 +153,7 @@ class View:
         self._rendered()
         other = View()
         other.log, other._head = self.log.copy(), self._head
-        other.moves, other._newest_call = self.moves, self._newest_call
+        other.moves, other._newest_call, other._asked = self.moves, self._newest_call, self._asked
         other._fold = self._fold.copy(other.log)
         other._rendering = self._rendering.copy(other._fold)
         return other
@@ -190,6 +195,18 @@ class View:
     def sizes(self) -> dict[Category, TextSize]:
         """Raw sizes of the next request by category."""
         return dict(self._rendered().sizes)
+
+    def sizes_asked(self) -> dict[Category, TextSize]:
+        """Raw sizes by category of the request that `last_call` answered; nothing if there was none.
+
+        Costs O(length of the conversation) once after it was loaded or its head was moved.
+        """
+        call = self.last_call
+        if call is not None and call.seq != self._asked[0]:
+            then = self.copy()
+            then.go_to(self.log.parent(call.seq))
+            self._asked = call.seq, then.sizes()
+        return self._asked[1] if call is not None else {}
 
     @property
     def characters(self) -> int:
