@@ -108,6 +108,20 @@ def test_after_an_edit_it_is_the_estimate_by_what_the_last_request_measured(edit
     assert meter.measured
 
 
+def test_after_a_step_it_is_smaller_by_what_the_step_freed() -> None:
+    session, meter = Session(), TokenMeter()
+    session.add(user_message("x" * 100))
+    session.answer(Usage(2_046, 0, 0, 70), call="grep")
+    session.result("r" * 1_000)
+    session.add(Cleared(results=(5,), texts=("[cleared]",), before=2_446, after=1_800))
+    session.add(user_message("go on" * 20))
+    session.add(Undone(target=6, before=1_833, after=2_479))
+    session.add(user_message("go on" * 20))
+    for one in (meter, TokenMeter()):
+        assert one.tokens(session.view) == 2_446 + 33 + 33
+        assert not one.measured
+
+
 @given(logs(steps=30))
 @settings(deadline=None, max_examples=examples(30))
 def test_asking_often_or_once_gives_the_same(view: View) -> None:

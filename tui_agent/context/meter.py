@@ -1,10 +1,11 @@
 """The size of the next request: measured by the provider up to the last call, estimated for what came after.
 
 That is what the last call read (including cache reads and writes) and wrote, plus the estimate of everything since,
-times the model's ratio. Once something before it was edited, and before the first measurement, the whole request is
-estimated, times the factor by which the last call's request was larger than its estimate: in 99 recorded sessions the
-estimate of a part of a request was off by 9% without that factor, 2.5% with it (medians). A reported figure that no
-tokenizer explains is billed but not used: a server's wrong count must not make a conversation too large to continue.
+times the model's ratio. A context step since then changes it by what the step said. Before the first measurement, and
+once something else was edited, the whole request is estimated. What is in the view is estimated by how many tokens the
+last call's request had for each that was estimated: in 99 recorded sessions a part of a request was off by 9% without
+that factor, by 2.5% with it (medians). A reported figure that no tokenizer explains is billed but not used: a server's
+wrong count must not make a conversation too large to continue.
 """
 
 import math
@@ -16,17 +17,10 @@ from tui_agent.context.counting import CLASS_OF, CONTENT_CLASSES, HIGHEST_RATIO,
 from tui_agent.conversation.blocks import Block, Reasoning
 from tui_agent.conversation.entries import (
     AnyEntry,
-    Checkpointed,
-    Cleared,
-    Digested,
+    ContextEntry,
     Message,
     ModelSwitched,
-    Pinned,
     Prefix,
-    Restored,
-    Shortened,
-    Summarized,
-    Undone,
     Usage,
 )
 from tui_agent.conversation.log import Log
@@ -43,19 +37,6 @@ SAID_FACTOR = 2
 BELIEVED_FACTOR, BELIEVED_SLACK = 4, 4_000
 """A measurement is used if it is within this factor of the estimate, plus this many tokens."""
 
-_EDITS = (
-    Cleared,
-    Digested,
-    Summarized,
-    Checkpointed,
-    Pinned,
-    Restored,
-    Shortened,
-    Undone,
-    ModelSwitched,
-    Prefix,
-)
-
 
 class Growth(msgspec.Struct, frozen=True):
     """Tokens one call adds on average: clearable ones (tool results), and all; 0 while unknown."""
@@ -65,11 +46,16 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 class _Tail(msgspec.Struct):
-    """Estimated tokens by class of what was said after the call of entry `call`, up to entry `read`."""
+    """Estimated tokens by class of what was said after the call of entry `call`, up to entry `read`.
+
+    `edited`: something before was changed, by `change` tokens; `unknown`: nobody knows by how many.
+    """
 
     call: int
     read: int
     edited: bool = False
+    unknown: bool = False
+    change: int = 0
     tokens: dict[ContentClass, int] = msgspec.field(default_factory=dict)
 
 
@@ -157,10 +143,10 @@ class TokenMeter:
         known = sum(self.categories(view).values()) - fixed
         call, estimated = view.last_call, fixed + math.ceil(known * self._raised)
         self._believed = True
-        if call is None or call.usage is None or not self.measured:
+        if call is None or call.usage is None or not self._tail.call or self._tail.unknown:
             return max(math.ceil((fixed + known) * self._scale(view)), estimated if self._raised > 1.0 else 0)
         since = sum(count * self._ratio(view, content) for content, count in self._tail.tokens.items())
-        measured = call.usage.input_tokens + call.usage.output_tokens + math.ceil(since)
+        measured = max(0, call.usage.input_tokens + call.usage.output_tokens + math.ceil(since) + self._tail.change)
         self._believed = _is_believed(measured, estimated)
         return max(measured, estimated if self._raised > 1.0 else 0) if self._believed else estimated
 
@@ -253,7 +239,7 @@ class TokenMeter:
             self.forget_refusal()  # it was of the branch that was left
         seq = call.seq if call is not None and call.usage is not None and call.usage.input_tokens > 0 else 0
         if seq < self._tail.call:
-            self._before, self._tail = None, _Tail(seq, len(view.log), edited=True)
+            self._before, self._tail = None, _Tail(seq, len(view.log), edited=True, unknown=True)
         elif seq > self._tail.call:
             self._before = None
             if self._tail.read:
@@ -276,8 +262,14 @@ class TokenMeter:
         self._take(view, tail, entries)
 
     def _take(self, view: View, tail: _Tail, entries: Sequence[AnyEntry]) -> None:
-        tail.edited = tail.edited or (tail.call > 0 and any(isinstance(entry, _EDITS) for entry in entries))
-        if tail.edited:
+        for entry in entries if tail.call else ():
+            match entry:
+                case ContextEntry():
+                    tail.edited, tail.change = True, tail.change + entry.after - entry.before
+                    tail.unknown = tail.unknown or not entry.before
+                case ModelSwitched() | Prefix():
+                    tail.edited = tail.unknown = True
+        if tail.unknown:
             return
         for entry in entries:
             for block in _said_in(entry, view.log):
