@@ -23,6 +23,7 @@ from tui_agent.conversation.view import View
 from tui_agent.models import catalogue
 from tui_agent.models.offline.adapter import OfflineModel
 from tui_agent.models.provider import Provider
+from tui_agent.models.records import PROVIDERS
 from tui_agent.settings.schema import TierModels
 from tui_agent.tools.base import ToolContext, ToolOutput
 from tui_agent.tools.built_in import BuiltIn
@@ -138,7 +139,7 @@ def test_a_provider_is_one_record_of_the_catalogue(monkeypatch: pytest.MonkeyPat
         families=("toybox",),
         tiers={"small": ("small",)},
     )
-    monkeypatch.setattr(catalogue, "PROVIDERS", (*catalogue.PROVIDERS, toy))
+    monkeypatch.setattr(catalogue, "PROVIDERS", (*PROVIDERS, toy))
     monkeypatch.delenv("TOY_API_KEY", raising=False)
     known = catalogue.Catalogue()
     assert str(known.resolve("toybox-1")) == "toy:toybox-1"

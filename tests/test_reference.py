@@ -19,8 +19,8 @@ from tui_agent.arguments import PARSERS, ExitCode
 from tui_agent.context.stats import ContextStats
 from tui_agent.conversation import blocks, entries
 from tui_agent.headless.report import RunReport
-from tui_agent.models.catalogue import PROVIDERS
 from tui_agent.models.provider import Provider
+from tui_agent.models.records import PROVIDERS
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import POLICIES, Settings, json_text, schema, settings_by_key
 from tui_agent.settings.meanings import meanings, section_name

@@ -16,7 +16,7 @@ from tui_agent.agent import events
 from tui_agent.agent.commands.table import run_command
 from tui_agent.context.cache_life import PauseCounts, Pauses
 from tui_agent.conversation.entries import Message, Usage
-from tui_agent.models.anthropic.features import refused_feature
+from tui_agent.models.anthropic.claude import refused_feature
 from tui_agent.models.usage import cost_usd
 from tui_agent.session import PAUSES_FILE, Session
 

@@ -28,8 +28,8 @@ from tui_agent.agent import events
 from tui_agent.agent.presence import FOLDER, SessionStatus
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.plan import TaskPlan
-from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.errors import ErrorReply, failure
+from tui_agent.models.records import ANTHROPIC
 from tui_agent.settings import ModelSettings, PermissionSettings, Settings
 from tui_agent.settings.schema import UiSettings
 from tui_agent.storage.session_lock import SessionLock

@@ -15,11 +15,11 @@ from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.anthropic.adapter import AnthropicModel
-from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import BINDING_BETA, AnthropicEncoder, AnthropicOptions, betas, encode_message
 from tui_agent.models.base import Metered, ToolCallDelta
 from tui_agent.models.catalogue import CATALOGUE
+from tui_agent.models.records import ANTHROPIC
 
 STEPS = Script.of(
     Step(text="one", reasoning="why one", calls=(Call("read_file"),)),

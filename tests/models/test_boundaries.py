@@ -25,20 +25,19 @@ from tui_agent.models.base import (
 )
 from tui_agent.models.call_repair import MAX_SEARCHED, fit, read_object, repaired, repaired_answer
 from tui_agent.models.catalogue import Catalogue
+from tui_agent.models.clouds import _address as region_address
 from tui_agent.models.errors import SHORTEST_KEY, TEXT_LIMIT, ErrorReply, failure, plain, redact, too_long
 from tui_agent.models.learned import MOST_KEPT, Learned, load_refused, save_refused
 from tui_agent.models.offline.answers import summary_of
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.openai.facts import ServerFacts, facts_in, facts_of_gateway
 from tui_agent.models.originals import stands_for
-from tui_agent.models.overflow import longest_answer_in
 from tui_agent.models.pictures import LARGEST_SIDE, fitted, halved
 from tui_agent.models.prices import sold_anywhere
-from tui_agent.models.resets import seconds_to_reset
+from tui_agent.models.refusals import longest_answer_in, seconds_to_reset
 from tui_agent.models.token_bounds import KnownSize, LastMeasured, most_tokens
 from tui_agent.models.tokenizer import CHUNK_CHARS, SAMPLED_CHUNKS, TiktokenTokenizer
 from tui_agent.models.usage import FEWEST_READ, FEWEST_WRITTEN, SHORTEST_S, Speed, Speedometer
-from tui_agent.models.vertex.adapter import _address as region_address
 from tui_agent.settings.schema import Endpoint, EndpointModel
 
 
@@ -137,7 +136,7 @@ def test_a_duration_is_read_in_every_unit(value: str, seconds: float | None) -> 
 def test_a_moment_is_read_in_seconds_milliseconds_or_words(
     moment: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui_agent.models.resets.time", lambda: 1_000.0)
+    monkeypatch.setattr("tui_agent.models.refusals.time", lambda: 1_000.0)
     headers = {"anthropic-ratelimit-unified-5h-status": "rejected", "anthropic-ratelimit-unified-5h-reset": moment}
     assert seconds_to_reset(headers) == seconds
     assert seconds_to_reset({**headers, "anthropic-ratelimit-unified-5h-status": "allowed"}) is None

@@ -24,6 +24,7 @@ from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.offline.adapter import OfflineModel
 from tui_agent.models.prices import DEFAULT_WINDOW, look_up
 from tui_agent.models.provider import Provider
+from tui_agent.models.records import PROVIDERS
 from tui_agent.settings.schema import Endpoint, TierModels, TierSettings
 
 
@@ -259,7 +260,7 @@ def test_a_provider_is_its_record_in_one_tuple(monkeypatch: pytest.MonkeyPatch) 
         tiers={"small": ("firecracker",)},
         installed=lambda _: [InstalledModel("rocket-1", window=5_000)],
     )
-    monkeypatch.setattr(catalogue, "PROVIDERS", (*catalogue.PROVIDERS, acme))
+    monkeypatch.setattr(catalogue, "PROVIDERS", (*PROVIDERS, acme))
     monkeypatch.delenv("ACME_API_KEY", raising=False)
     known = catalogue.Catalogue()
     assert str(known.resolve("rocket-9")) == "acme:rocket-9"

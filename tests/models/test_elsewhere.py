@@ -19,7 +19,7 @@ from tests.servers.elsewhere import (
 from tests.servers.script import Fault, Script, Step
 from tests.servers.wire import Exchange, HttpServer, Request
 from tui_agent.conversation.blocks import Text
-from tui_agent.models.anthropic.features import FILE, other_server, refused_feature
+from tui_agent.models.anthropic.claude import FEATURES_FILE, other_server, refused_feature
 from tui_agent.models.base import (
     AuthFailed,
     ConnectionLost,
@@ -47,7 +47,7 @@ async def test_what_a_server_lacks_is_found_out_once(
                 assert "".join(block.text for block in last.blocks if isinstance(block, Text)) == ANSWER
         assert server.violations == []
         assert len(server.refusals) == len(set(server.refusals)) <= len(lacks)
-        assert (tmp_path / FILE).exists() == bool(server.refusals)
+        assert (tmp_path / FEATURES_FILE).exists() == bool(server.refusals)
 
 
 async def test_another_refusal_stays_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ async def test_another_refusal_stays_one(monkeypatch: pytest.MonkeyPatch, tmp_pa
             with pytest.raises(InvalidRequest):
                 await finish(model.stream(request(user("go"))))
         assert len(server.model_requests) == 1
-    assert not (tmp_path / FILE).exists()
+    assert not (tmp_path / FEATURES_FILE).exists()
 
 
 def test_anthropic_s_own_address_lacks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

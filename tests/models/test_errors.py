@@ -21,8 +21,8 @@ from tui_agent.models.base import (
     UnknownModel,
 )
 from tui_agent.models.errors import ErrorReply, failure, plain, redact, status_of
-from tui_agent.models.offline.record import OFFLINE
-from tui_agent.models.resets import parse_retry_after
+from tui_agent.models.records import OFFLINE
+from tui_agent.models.refusals import parse_retry_after
 
 ACME = msgspec.structs.replace(OFFLINE, id="acme", title="Acme", keys=("ACME_KEY",), addresses=("ACME_URL",))
 

@@ -16,7 +16,7 @@ from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.models.base import InstalledModel, LocalModels, ModelError, PullProgress, UnknownModel
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.ollama.adapter import pulling
-from tui_agent.models.ollama.record import OLLAMA
+from tui_agent.models.records import OLLAMA
 from tui_agent.settings import Settings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.commands.models import model_options, pull_text

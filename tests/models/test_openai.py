@@ -40,13 +40,13 @@ from tui_agent.models.http import read_error
 from tui_agent.models.openai.adapter import reasons
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.openai.facts import facts_in
-from tui_agent.models.openai.record import PROVIDERS
 from tui_agent.models.openai.service import OPENAI, addressed
+from tui_agent.models.records import OPENAI_LIKE
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.settings import load_settings
 from tui_agent.settings.schema import Endpoint, EndpointModel
 
-RECORD = PROVIDERS[0]
+RECORD = OPENAI_LIKE[0]
 
 
 def refused(refusal: ErrorReply) -> ModelError:

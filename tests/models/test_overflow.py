@@ -5,7 +5,7 @@ import pytest
 from tests.models.test_errors import ACME
 from tui_agent.models.base import ContextOverflow, RequestTooLarge
 from tui_agent.models.errors import ErrorReply, failure
-from tui_agent.models.overflow import Overflow, longest_answer_in, overflow_in
+from tui_agent.models.refusals import Overflow, longest_answer_in, overflow_in
 
 OVERFLOWS = {
     "This model's maximum context length is 8192 tokens. However, your messages resulted in 20024 tokens.": (

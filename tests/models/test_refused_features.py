@@ -12,7 +12,7 @@ from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.wire import write_opaque
 from tui_agent.models.anthropic.adapter import AnthropicModel, _is_supported
 from tui_agent.models.base import AuthFailed, InvalidRequest, ToolsRefused, Unavailable
-from tui_agent.models.bedrock.adapter import BedrockModel
+from tui_agent.models.clouds import BedrockModel
 from tui_agent.models.errors import ErrorReply
 from tui_agent.models.openai.adapter import OpenAiModel
 

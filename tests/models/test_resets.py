@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from tui_agent.models.resets import seconds_to_reset
+from tui_agent.models.refusals import seconds_to_reset
 
 NOW = 1_795_000_000
 
 
 @pytest.fixture(autouse=True)
 def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui_agent.models.resets.time", lambda: float(NOW))
+    monkeypatch.setattr("tui_agent.models.refusals.time", lambda: float(NOW))
 
 
 HEADERS: list[tuple[dict[str, str], float | None]] = [

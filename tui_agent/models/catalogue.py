@@ -14,26 +14,16 @@ import msgspec
 from typing_extensions import override
 
 from tui_agent.conversation.profile import ModelProfile, Tier
-from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.base import THIS_MACHINE, InstalledModel, LocalModels, Model, UnknownModel
-from tui_agent.models.bedrock.record import BEDROCK
 from tui_agent.models.errors import plain
-from tui_agent.models.gemini.record import GEMINI
-from tui_agent.models.offline.record import OFFLINE as OFFLINE_MODEL
-from tui_agent.models.ollama.record import OLLAMA
-from tui_agent.models.openai.record import PROVIDERS as OPENAI_LIKE
-from tui_agent.models.openai.record import endpoints
 from tui_agent.models.provider import Provider
-from tui_agent.models.vertex.record import VERTEX
+from tui_agent.models.records import OFFLINE as OFFLINE_MODEL
+from tui_agent.models.records import OPENAI_LIKE, PROVIDERS, endpoints
 from tui_agent.settings.schema import Endpoint, Settings, TierSettings
 
 OFFLINE = OFFLINE_MODEL.id
 OFFLINE_DEMO = "offline:demo"
 """The offline model with prices and a cache, as the demonstration uses it; not offered elsewhere."""
-
-PROVIDERS: tuple[Provider, ...] = (ANTHROPIC, GEMINI, *OPENAI_LIKE, BEDROCK, VERTEX, OLLAMA, OFFLINE_MODEL)
-"""The built-in providers, in the order in which a default model is chosen."""
-
 
 _WORD = r"[^\W_]+"
 _TIERS = TierSettings()

@@ -22,9 +22,8 @@ from tui_agent.models.base import (
     Unavailable,
     UnknownModel,
 )
-from tui_agent.models.overflow import is_too_many_bytes, overflow_in
 from tui_agent.models.provider import Provider
-from tui_agent.models.resets import seconds_to_reset
+from tui_agent.models.refusals import is_too_many_bytes, overflow_in, seconds_to_reset
 from tui_agent.regex import regex
 from tui_agent.text import clean
 

@@ -25,7 +25,7 @@ from tui_agent.models.errors import (
     error_text_in,
     status_of,
 )
-from tui_agent.models.resets import seconds_to_reset
+from tui_agent.models.refusals import seconds_to_reset
 from tui_agent.system.address import host_of, is_local
 from tui_agent.system.tls import tls
 

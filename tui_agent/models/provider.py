@@ -1,8 +1,7 @@
 """The record of a provider: its names and models, where its key and address come from, and how to create a model.
 
-Each package of `models/` has a record in `record.py`, and `catalogue.PROVIDERS` lists them. Model lists, questions for
-keys, errors and the doctor all read these records; no other table names a provider. Records import no SDK; models do,
-on first use.
+`records.py` has them all. Model lists, questions for keys, errors and the doctor read these records; no other table
+names a provider. Records import no SDK; models do, on first use.
 """
 
 from __future__ import annotations

@@ -17,13 +17,16 @@ from typing_extensions import override
 from tui_agent.conversation.profile import ModelProfile, Tier
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, EFFORTS, IDLE_TIMEOUT_S, Adapter
-from tui_agent.models.anthropic.claude import Thinking, defers_tools, most_pictures, thinking_of
-from tui_agent.models.anthropic.features import (
+from tui_agent.models.anthropic.claude import (
     Feature,
+    Thinking,
+    defers_tools,
     load_unsupported,
+    most_pictures,
     other_server,
     refused_feature,
     save_unsupported,
+    thinking_of,
 )
 from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import (
@@ -47,7 +50,7 @@ from tui_agent.models.errors import (
 )
 from tui_agent.models.http import events_in
 from tui_agent.models.provider import Provider
-from tui_agent.models.resets import seconds_to_reset
+from tui_agent.models.refusals import seconds_to_reset
 from tui_agent.system.tls import tls
 
 if TYPE_CHECKING:

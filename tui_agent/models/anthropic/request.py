@@ -17,8 +17,7 @@ from tui_agent.conversation.blocks import (
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.states import NO_OUTPUT
 from tui_agent.conversation.wire import read_opaque, safe_id, safe_name
-from tui_agent.models.anthropic.claude import Thinking
-from tui_agent.models.anthropic.features import Feature
+from tui_agent.models.anthropic.claude import Feature, Thinking
 from tui_agent.models.encoding import Fields, MessageCache, arguments_of, encode, schema_of, unseen
 from tui_agent.models.originals import original
 

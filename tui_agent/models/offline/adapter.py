@@ -28,9 +28,9 @@ from tui_agent.models.base import (
     TextDelta,
     ToolCallDelta,
 )
+from tui_agent.models.offline import configured_delay
 from tui_agent.models.offline.answers import Done, answer, plan_text
 from tui_agent.models.offline.commands import OfflineCommand, Step, parse
-from tui_agent.models.offline.delay import configured_delay
 from tui_agent.models.offline.summaries import before_asking, is_note, left_to_do, requested, summarise
 from tui_agent.regex import regex
 

@@ -12,7 +12,7 @@ from tui_agent.models.base import InstalledModel
 if TYPE_CHECKING:
     import httpx2
 
-VARIABLE: Final = "OLLAMA_HOST"
+OLLAMA_HOST: Final = "OLLAMA_HOST"
 DEFAULT_PORT: Final = 11434
 
 
@@ -71,7 +71,7 @@ def address_of(configured: str = "") -> str:
     Parsed as Ollama does (its FAQ): scheme, port and path are optional. ``0.0.0.0``, which servers use to listen,
     becomes this machine's address.
     """
-    given = (os.environ.get(VARIABLE, "").strip() or configured.strip()).rstrip("/")
+    given = (os.environ.get(OLLAMA_HOST, "").strip() or configured.strip()).rstrip("/")
     scheme, separator, rest = given.partition("://")
     if not separator:
         scheme, rest = "http", given

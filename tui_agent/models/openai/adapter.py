@@ -43,9 +43,9 @@ from tui_agent.models.openai.responses_reply import ResponsesReply
 from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
 from tui_agent.models.openai.service import CACHE_S, OpenAiServer, addressed, may_be_gateway, root
 from tui_agent.models.openai.tokens import counts_of
-from tui_agent.models.overflow import overflow_in
 from tui_agent.models.prices import prices_by_name
 from tui_agent.models.provider import Provider
+from tui_agent.models.refusals import overflow_in
 from tui_agent.models.token_bounds import PICTURE_TOKENS, LastMeasured
 
 LOCAL_IDLE_TIMEOUT_S = 1800.0

@@ -94,7 +94,7 @@ def _run(
     before_opening: Callable[[], None],
     ready: Callable[[], None],
 ) -> int | tuple[str, ...]:
-    from tui_agent.models.offline.delay import DELAY_VARIABLE, SHOWN_DELAY_S
+    from tui_agent.models.offline import DELAY_VARIABLE, SHOWN_DELAY_S
     from tui_agent.tui.app.app import TuiAgent
 
     os.environ.setdefault(DELAY_VARIABLE, str(SHOWN_DELAY_S))
