@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.crash_log import in_a_line, write_crash_log
+from tui_agent.printing import in_a_line, write_crash_log
 
 
 def test_the_log_has_the_traceback_but_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

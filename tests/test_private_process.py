@@ -10,8 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROGRAM = """
 import os, subprocess, sys
-from tui_agent.private_process import keep_private
-keep_private()
+from tui_agent.system.process import keep_private
+from tui_agent.tools.environment import is_secret
+keep_private(is_secret)
 own = open("/proc/self/environ", "rb").read() if os.geteuid() == 0 else b""
 child = subprocess.run(["/usr/bin/env"], capture_output=True, check=True).stdout
 print(b"SECRET" in own, b"SECRET" in child, os.environ["ANTHROPIC_API_KEY"], b"INNOCENT=x" in child, flush=True)

@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return ExitCode.FAILED
         if os.environ.get("TUI_AGENT_DEBUG") == "1":
             raise
-        from tui_agent.crash_log import in_a_line, write_crash_log
+        from tui_agent.printing import in_a_line, write_crash_log
 
         say(f"stopped by an unexpected error ({in_a_line(error)}); {write_crash_log(error, os.environ)}")
         return ExitCode.FAILED
@@ -168,9 +168,10 @@ def _serve_browser(call: Invocation) -> int:
 
 def _keep_private(environ: Mapping[str, str]) -> None:
     if environ.get("TUI_AGENT_DEBUG") != "1":  # a debugger must be able to attach
-        from tui_agent.private_process import keep_private
+        from tui_agent.system.process import keep_private
+        from tui_agent.tools.environment import is_secret
 
-        keep_private()
+        keep_private(is_secret)
 
 
 def _talk(call: Invocation) -> int | tuple[str, ...]:
@@ -264,7 +265,7 @@ def _collecting_later() -> Iterator[Callable[[], None]]:
         if not gc.isenabled():
             gc.freeze()
             gc.enable()
-            from tui_agent.system.heap import share_heap
+            from tui_agent.system.process import share_heap
 
             share_heap()
 

@@ -6,7 +6,7 @@ from google.genai.types import GenerateContentConfig, GenerateContentResponse
 
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.prices import look_up
-from tui_agent.system.tls import tls
+from tui_agent.system.network import tls
 
 for name in ("tests.agent.walks", "anthropic.resources.models", "PIL.Image"):
     importlib.import_module(name)

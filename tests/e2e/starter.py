@@ -339,7 +339,7 @@ def import_commands() -> None:
 
     from tui_agent.conversation.profile import ModelProfile
     from tui_agent.models.prices import look_up
-    from tui_agent.system.tls import tls
+    from tui_agent.system.network import tls
 
     for name in IMPORTED:
         import_module(name)

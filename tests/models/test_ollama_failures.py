@@ -30,7 +30,7 @@ from tui_agent.models.ollama.adapter import OllamaModel
 from tui_agent.models.ollama.server import OllamaFacts, address_of, loaded_context, pulled_models, read_facts
 from tui_agent.models.records import OLLAMA
 from tui_agent.models.retry import stream_with_retries
-from tui_agent.system.address import host_of, is_local
+from tui_agent.system.network import host_of, is_local
 
 NAME = "ollama:qwen3:8b"
 

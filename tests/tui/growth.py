@@ -18,7 +18,7 @@ from textual.widget import Widget
 from tests.tui import app_of_parts
 from tests.tui.app_of_parts import OFFLINE, send
 from tui_agent.arguments import Arguments
-from tui_agent.system.heap import share_heap
+from tui_agent.system.process import share_heap
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.session.states import Phase
 

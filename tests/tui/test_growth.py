@@ -9,7 +9,7 @@ import pytest
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts
 from tests.tui.growth import DIALOGS, PARTS, Day, live, until
-from tui_agent.system.heap import share_heap
+from tui_agent.system.process import share_heap
 from tui_agent.tui.app.app import TuiAgent
 
 OBJECTS_A_TURN, OBJECTS_A_DIALOG = 60, 120

@@ -1,8 +1,10 @@
 """The items of a conversation, its single messages and tool results, each with its state and sizes."""
 
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import TypeVar, overload
 
 import msgspec
 from typing_extensions import override
@@ -11,7 +13,27 @@ from tui_agent.conversation.entries import Summarized
 from tui_agent.conversation.fold import Fold
 from tui_agent.conversation.sizes import NOTHING, Category, TextSize, total_size
 from tui_agent.conversation.states import ItemState, MessageState
-from tui_agent.lazy import LazySequence
+
+T = TypeVar("T")
+
+
+class LazySequence(Sequence[T]):
+    """A sequence of so many elements as `__len__` says; a slice of it is a list."""
+
+    @abstractmethod
+    def element(self, place: int) -> T:
+        """The element at an index from 0 on that is in range."""
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+
+    @override
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        places = range(len(self))[index]
+        return self.element(places) if isinstance(places, int) else list(map(self.element, places))
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):

@@ -26,8 +26,7 @@ from tui_agent.models.errors import (
     status_of,
 )
 from tui_agent.models.refusals import seconds_to_reset
-from tui_agent.system.address import host_of, is_local
-from tui_agent.system.tls import tls
+from tui_agent.system.network import host_of, is_local, tls
 
 if TYPE_CHECKING:
     import httpx2

@@ -16,7 +16,7 @@ from textual.timer import Timer
 from typing_extensions import override
 
 from tui_agent.arguments import Arguments, ExitCode
-from tui_agent.crash_log import in_a_line, write_crash_log
+from tui_agent.printing import in_a_line, write_crash_log
 from tui_agent.settings import Settings
 from tui_agent.system.resources import styles_folder
 from tui_agent.text import one_line, short_path

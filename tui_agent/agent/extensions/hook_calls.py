@@ -10,8 +10,7 @@ import msgspec
 from tui_agent.agent.extensions.files import MOST_BYTES
 from tui_agent.agent.extensions.hook_files import Hook, PostAction, ServerToolAction
 from tui_agent.regex import regex
-from tui_agent.system.address import host_of, is_local
-from tui_agent.system.tls import tls
+from tui_agent.system.network import host_of, is_local, tls
 from tui_agent.tools.base import ToolFailure
 
 _JUDGE: Final = (

@@ -17,12 +17,11 @@ from tui_agent.context.counting import estimate
 from tui_agent.context.effects import step_of
 from tui_agent.conversation import entries
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.items import Item
+from tui_agent.conversation.items import Item, LazySequence
 from tui_agent.conversation.log import Log, usage_of
 from tui_agent.conversation.request import ReasoningPolicy, RequestMessage
 from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.view import View
-from tui_agent.lazy import LazySequence
 from tui_agent.models.errors import redact
 
 NAMES: Final = {"user": "user", "assistant": "model"}

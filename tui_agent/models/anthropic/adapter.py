@@ -51,7 +51,7 @@ from tui_agent.models.errors import (
 from tui_agent.models.http import events_in
 from tui_agent.models.provider import Provider
 from tui_agent.models.refusals import seconds_to_reset
-from tui_agent.system.tls import tls
+from tui_agent.system.network import tls
 
 if TYPE_CHECKING:
     from anthropic import (

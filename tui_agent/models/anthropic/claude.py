@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from tui_agent.models.learned import Learned
 from tui_agent.regex import regex
-from tui_agent.system.address import host_of
+from tui_agent.system.network import host_of
 
 Thinking: TypeAlias = Literal["adaptive", "enabled", "off"]
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from tui_agent.conversation.profile import Tier
 from tui_agent.settings.schema import Endpoint
-from tui_agent.system.address import host_of, is_local
+from tui_agent.system.network import host_of, is_local
 
 Api: TypeAlias = Literal["chat", "responses"]
 Thoughts: TypeAlias = Literal["dropped", "content", "details"]

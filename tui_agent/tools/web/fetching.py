@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from tui_agent.system.tls import tls
+from tui_agent.system.network import tls
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.web.addresses import WebAddress, is_public, literal, redirected, resolve, same_site

@@ -16,8 +16,8 @@ from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.entries import Hit, Outcome
 from tui_agent.conversation.wire import pages_of
 from tui_agent.settings.schema import SearchSettings
+from tui_agent.system.network import tls
 from tui_agent.system.resources import prompt_text
-from tui_agent.system.tls import tls
 from tui_agent.text import clean, counted, error_text, money_text, one_line
 from tui_agent.tools.agentic import answered_by
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.arguments import ExitCode
-from tui_agent.crash_log import in_a_line
+from tui_agent.printing import in_a_line
 
 if TYPE_CHECKING:
     from tui_agent.tui.host import Host

@@ -17,7 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from typing_extensions import override
 
-from tui_agent.lazy import LazySequence
+from tui_agent.conversation.items import LazySequence
 from tui_agent.text import clean
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.painting.glyphs import Glyphs

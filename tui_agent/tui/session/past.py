@@ -106,7 +106,7 @@ async def show_earlier(past: EarlierEvents, view: "TurnView", pane: TranscriptVi
         return
     view.go_on_below(filling, past.above)
     pane.show_more(follower, past.above)
-    from tui_agent.system.heap import give_back_freed
+    from tui_agent.system.process import give_back_freed
 
     await asyncio.to_thread(give_back_freed)
 
