@@ -23,7 +23,7 @@ from tui_agent.models.provider import Provider
 from tui_agent.models.records import PROVIDERS
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import POLICIES, Settings, json_text, schema, settings_by_key
-from tui_agent.settings.meanings import meanings, section_name
+from tui_agent.settings.keys import meanings, section_name
 from tui_agent.settings.sources import environment_name
 from tui_agent.tools.base import PermissionQuestion, Preview
 from tui_agent.tui.actions import ACTIONS, SIGNS, SLASH_COMMANDS, TITLES

@@ -86,7 +86,6 @@ if TYPE_CHECKING:
     from tui_agent.conversation import entries as entries
     from tui_agent.conversation.fold import KeptWords as KeptWords
     from tui_agent.conversation.fold import MeasuredCall as MeasuredCall
-    from tui_agent.conversation.groups import Group as Group
     from tui_agent.conversation.items import Item as Item
     from tui_agent.conversation.items import Items as Items
     from tui_agent.conversation.log import Entries as Entries
@@ -103,8 +102,9 @@ if TYPE_CHECKING:
     from tui_agent.conversation.request import RequestStart as RequestStart
     from tui_agent.conversation.sizes import TextSize as TextSize
     from tui_agent.conversation.states import Counts as Counts
-    from tui_agent.conversation.todo import TodoItem as TodoItem
-    from tui_agent.conversation.todo import TodoList as TodoList
+    from tui_agent.conversation.tasks import TodoItem as TodoItem
+    from tui_agent.conversation.tasks import TodoList as TodoList
+    from tui_agent.conversation.view import Group as Group
     from tui_agent.conversation.view import LiveResult as LiveResult
     from tui_agent.conversation.view import View as View
     from tui_agent.models import forms as forms

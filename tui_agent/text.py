@@ -285,10 +285,10 @@ def price_or_time(usd: float | None, seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:,.0f} s"
 
 
-def compact_count(count: int) -> str:
+def compact_count(count: float) -> str:
     """A count in at most five characters: 950, 1.2k, 84k, 1.3M."""
     if count < 1000:
-        return str(count)
+        return f"{count:.0f}"
     if count < 999_500:
         return f"{count / 1000:.1f}k" if count < 9_950 else f"{count / 1000:.0f}k"
     return f"{count / 1_000_000:.1f}M"

@@ -9,7 +9,7 @@ from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
 from tui_agent.conversation.blocks import Text, ToolResult
 from tui_agent.conversation.entries import Message
-from tui_agent.conversation.plan import PLAN_BEGUN, PLAN_OVER, TaskPlan
+from tui_agent.conversation.tasks import PLAN_BEGUN, PLAN_OVER, TaskPlan
 from tui_agent.session import Session
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk

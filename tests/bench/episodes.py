@@ -18,7 +18,7 @@ from typing_extensions import override
 from tui_agent.context.layers.episodes import EpisodeLayer
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.conversation.entries import Shortened, Usage
-from tui_agent.conversation.episodes import Episode
+from tui_agent.conversation.tasks import Episode
 from tui_agent.conversation.view import View
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.engine_policy import EnginePolicy

@@ -27,7 +27,7 @@ from tests.servers.script import Script as Answers
 from tui_agent.agent import events
 from tui_agent.agent.presence import FOLDER, SessionStatus
 from tui_agent.arguments import Arguments
-from tui_agent.conversation.plan import TaskPlan
+from tui_agent.conversation.tasks import TaskPlan
 from tui_agent.models.errors import ErrorReply, failure
 from tui_agent.models.records import ANTHROPIC
 from tui_agent.settings import ModelSettings, PermissionSettings, Settings

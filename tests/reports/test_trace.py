@@ -40,7 +40,7 @@ SAID = (
             duration_ms=1500,
             stop_reason="max_tokens",
         ),
-        ["assistant (max_tokens): this", "hm", "read_file a.py", "m: 12.3k in (8k cached), 50 out, $0.0042, 1.5 s"],
+        ["assistant (max_tokens): this", "hm", "read_file a.py", "m: 12k in (8.0k cached), 50 out, $0.0042, 1.5 s"],
     ),
     (tool_result(ToolResult("1", "no", is_error=True), duration_ms=20), ["failed, 2 characters, 20 ms: no"]),
     (

@@ -25,11 +25,10 @@ from acp.schema import (
     Usage,
 )
 
-from tui_agent.acp.buffers import EditorBuffers
 from tui_agent.acp.calls import answer_in_form, fenced, form, locations_of, question_content, title_of_question
 from tui_agent.acp.choices import MODE, MODEL, commands, config_options, mode_named
+from tui_agent.acp.editor import EditorBuffers, Terminals
 from tui_agent.acp.prompts import EditorPrompt, PromptBlock, read_prompt
-from tui_agent.acp.terminals import Terminals
 from tui_agent.acp.updates import Translator, Update, plan, remark, usage
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
@@ -38,8 +37,7 @@ from tui_agent.agent.commands.table import errand, own_prompt, run_command
 from tui_agent.agent.turn.turns import AgentBusy, NotRunning
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.entries import Usage as Used
-from tui_agent.conversation.plan import PLAN
-from tui_agent.conversation.todo import TODO
+from tui_agent.conversation.tasks import PLAN, TODO
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import OFFLINE, catalogue_of

@@ -34,7 +34,7 @@ from acp.schema import (
 from tui_agent.acp.calls import locations_of, output_content, result_content, title_of
 from tui_agent.agent import events
 from tui_agent.context.stats import ContextStats
-from tui_agent.conversation.todo import TodoList, TodoState
+from tui_agent.conversation.tasks import TodoList, TodoState
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.system.lenient import object_in
 from tui_agent.text import StreamCleaner, clean, clock_text, one_line, wait_text

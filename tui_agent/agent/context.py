@@ -29,7 +29,7 @@ from tui_agent.conversation.items import Item
 from tui_agent.conversation.profile import MILLION
 from tui_agent.conversation.recalled import RecallHits
 from tui_agent.conversation.sizes import Category
-from tui_agent.conversation.todo import TodoList, newest_todo
+from tui_agent.conversation.tasks import TodoList, newest_todo
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.models.base import Model
 from tui_agent.settings import PolicyName, with_policy

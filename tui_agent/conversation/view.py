@@ -4,7 +4,9 @@ Reading a view costs only what has changed since the last time. Its requests are
 exactly one result, right after it; the first message is the user's; no block is empty.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 
 import msgspec
 
@@ -15,6 +17,7 @@ from tui_agent.conversation.entries import (
     Artifact,
     Boundary,
     HeadMoved,
+    Kind,
     Message,
     Prefix,
     Queued,
@@ -22,7 +25,6 @@ from tui_agent.conversation.entries import (
     Words,
 )
 from tui_agent.conversation.fold import Fold, KeptWords, MeasuredCall
-from tui_agent.conversation.groups import Group, group_of
 from tui_agent.conversation.items import Item, Items, items_of
 from tui_agent.conversation.log import BLOCK_ENTRIES, Log
 from tui_agent.conversation.request import (
@@ -30,12 +32,90 @@ from tui_agent.conversation.request import (
     ReasoningPolicy,
     Rendering,
     RequestHead,
-    RequestMessage,
     RequestStart,
     role_of_last,
 )
 from tui_agent.conversation.sizes import Category, TextSize, total_size
-from tui_agent.conversation.states import INTERRUPTED_SIZE, Counts, ItemState, blocks_of, calls_in, render, shown_calls
+from tui_agent.conversation.states import (
+    INTERRUPTED_SIZE,
+    Counts,
+    Fingerprint,
+    ItemState,
+    MessageState,
+    RequestMessage,
+    blocks_of,
+    calls_in,
+    render,
+    segments_of,
+    shown_calls,
+    unpack_fingerprints,
+)
+
+_NO_RESULTS: Mapping[str, int] = MappingProxyType({})
+
+
+class Group(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Entries that a cut keeps or removes together, from entry `first` to entry `last`.
+
+    `sizes` are the sizes of its part of the next request; `open`: a call still lacks its result; `results` are the
+    entry numbers of the results by call id. These fields are a snapshot from when the group was made, but `segments`
+    reads the current state. Compare `fingerprints` to find out whether the group's part of the request has changed.
+    """
+
+    first: int
+    last: int
+    role: Role
+    kind: Kind
+    pinned: bool
+    open: bool
+    time: float
+    sizes: Mapping[Category, TextSize]
+    results: Mapping[str, int]
+    _fingerprints: bytes
+    _state: MessageState
+    _log: Log
+    _active: AbstractSet[int]
+
+    @property
+    def fingerprints(self) -> tuple[Fingerprint, ...]:
+        """The fingerprints of the group's segments, when the group was made."""
+        return tuple(unpack_fingerprints(self._fingerprints))
+
+    @property
+    def size(self) -> TextSize:
+        """The size of its part of the next request, when the group was made."""
+        return total_size(self.sizes.values())
+
+    @property
+    def segments(self) -> tuple[RequestMessage, ...]:
+        return segments_of(self._state, self._log, self._active)
+
+    @property
+    def starts_turn(self) -> bool:
+        """Whether it is a message of the user's, which starts a turn."""
+        return self.role == "user" and self.kind == ""
+
+
+def group_of(state: MessageState, log: Log, active: AbstractSet[int]) -> Group:
+    """The group of a rendered state; `active` are the numbers of the context decisions in force."""
+    return Group(
+        state.seq,
+        state.last,
+        state.role,
+        state.kind,
+        state.pinned,
+        len(state.results) < len(state.calls),
+        state.time,
+        state.sizes,
+        {call_id: result.seq for call_id, result in state.results.items()}
+        if state.results and state.role == "assistant"
+        else _NO_RESULTS,
+        state.fingerprints,
+        state,
+        log,
+        active,
+    )
+
 
 __all__ = ["Item", "Items", "LiveResult", "MeasuredCall", "ReasoningPolicy", "RequestMessage", "View"]
 

@@ -41,9 +41,9 @@ from tui_agent.conversation.log import Log
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.reports.charts import STYLE as CHART_STYLE
 from tui_agent.reports.charts import Mark, Point, curve
-from tui_agent.reports.wording import duration_text, safe, short_number, time_text
+from tui_agent.reports.wording import duration_text, safe, time_text
 from tui_agent.system.lenient import decoded
-from tui_agent.text import call_summary, clean, counted, money_text, one_line
+from tui_agent.text import call_summary, clean, compact_count, counted, money_text, one_line
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -191,7 +191,7 @@ class _Session:
                 marks.append(Mark(len(sizes), step_line(entry)))
         if len(sizes) > 1:
             yield "<h2>Context, in tokens, call by call (dashed: it was made smaller; a click leads to the call)</h2>\n"
-            yield from curve(sizes, marks, short_number)
+            yield from curve(sizes, marks, compact_count)
         if spent:
             yield "\n<h2>Cost, in US dollars, so far</h2>\n"
             yield from curve(costs, marks, money_text)
@@ -368,7 +368,7 @@ def step_line(entry: AnyEntry) -> str:
             return "The session may go on past its cost ceiling"
         case _:
             return ""
-    sizes = f"{short_number(entry.before)} → {short_number(entry.after)} tokens" if entry.before else ""
+    sizes = f"{compact_count(entry.before)} → {compact_count(entry.after)} tokens" if entry.before else ""
     return " · ".join(filter(None, (done, sizes, entry.reason)))
 
 
@@ -385,8 +385,8 @@ def _used(message: Message) -> str:
     usage = message.usage
     parts = [message.model]
     if usage is not None:
-        cached = f" ({short_number(usage.cache_read_tokens)} cached)" if usage.cache_read_tokens else ""
-        parts.append(f"{short_number(usage.input_tokens)} in{cached}, {short_number(usage.output_tokens)} out")
+        cached = f" ({compact_count(usage.cache_read_tokens)} cached)" if usage.cache_read_tokens else ""
+        parts.append(f"{compact_count(usage.input_tokens)} in{cached}, {compact_count(usage.output_tokens)} out")
         parts.append(money_text(message.cost_usd))
     parts.append(duration_text(message.duration_ms) if message.duration_ms else "")
     parts.append("" if message.stop_reason in {"", "end_turn", "tool_calls"} else message.stop_reason)

@@ -15,7 +15,7 @@ from tui_agent.arguments import UsageError
 from tui_agent.conversation.entries import Recorded
 from tui_agent.reports.pages import Remark, session_page
 from tui_agent.reports.sessions import folder_of
-from tui_agent.reports.wording import duration_text, short_number, time_text
+from tui_agent.reports.wording import duration_text, time_text
 from tui_agent.settings import Settings
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import log_file, read_entries
@@ -26,7 +26,7 @@ from tui_agent.storage.verify import verify
 from tui_agent.telemetry import names
 from tui_agent.telemetry.spans import Span, Spans, spans_of
 from tui_agent.telemetry.telemetry import MISSING, captures, installed
-from tui_agent.text import call_summary, counted, money_text, one_line
+from tui_agent.text import call_summary, compact_count, counted, money_text, one_line
 
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 FOLLOW_S: Final = 0.3
@@ -220,8 +220,8 @@ def _message(body: dict[str, object]) -> str:
 def _model_usage(body: dict[str, object]) -> str:
     cached = _number(body, "cache_read_tokens")
     parts = [
-        f"{short_number(_number(body, 'input_tokens'))} in" + (f" ({short_number(cached)} cached)" if cached else ""),
-        f"{short_number(_number(body, 'output_tokens'))} out",
+        f"{compact_count(_number(body, 'input_tokens'))} in" + (f" ({compact_count(cached)} cached)" if cached else ""),
+        f"{compact_count(_number(body, 'output_tokens'))} out",
         money_text(_number(body, "cost_usd") if body.get("cost_usd") is not None else None),
     ]
     parts += [duration_text(_number(body, "duration_ms"))] if body.get("duration_ms") else []
@@ -233,7 +233,7 @@ def _of_entry(body: dict[str, object]) -> str:
     """A summary of a context entry: tag, sizes before and after, reason, cost, and other short fields."""
     parts = [_text(body, "entry").replace("_", " ")]
     if body.get("before"):
-        parts.append(f"{short_number(_number(body, 'before'))} → {short_number(_number(body, 'after'))} tokens")
+        parts.append(f"{compact_count(_number(body, 'before'))} → {compact_count(_number(body, 'after'))} tokens")
     parts += [money_text(_number(body, "cost_usd"))] if body.get("cost_usd") else []
     parts += [_text(body, name) for name in ("reason", "model", "message") if body.get(name)]
     parts += [f"to entry {_text(body, 'to')}"] if body.get("entry") == "head_moved" else []

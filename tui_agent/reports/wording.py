@@ -1,4 +1,4 @@
-"""Formatting of times, durations and counts in reports, and escaping untrusted text for HTML."""
+"""Formatting of times and durations in reports, and escaping untrusted text for HTML."""
 
 from datetime import datetime
 from html import escape
@@ -20,15 +20,6 @@ def duration_text(milliseconds: float) -> str:
         return f"{milliseconds:.0f} ms"
     seconds = milliseconds / 1000
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-
-
-def short_number(number: float) -> str:
-    """A count with up to three digits: ``512``, ``8.4k``, ``120k``, ``1.2M``."""
-    for size, unit in ((1e6, "M"), (1e3, "k")):
-        if number >= 0.9995 * size:
-            shown = number / size
-            return f"{shown:.0f}{unit}" if shown >= 99.95 else f"{shown:.1f}".removesuffix(".0") + unit
-    return f"{number:.0f}"
 
 
 def safe(text: str) -> str:

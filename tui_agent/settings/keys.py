@@ -1,15 +1,17 @@
-"""The settings as a flat table: every key with its default and accepted values, and parsing values for it."""
+"""The settings as a flat table: every key with its default, its accepted values and its meaning; and parsing values."""
 
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import structs
 
+from tui_agent.settings import schema
 from tui_agent.settings.schema import Endpoint, Settings, ToolServer
 
 Table: TypeAlias = Mapping[str, Endpoint] | Mapping[str, ToolServer]
@@ -273,3 +275,35 @@ def _allowed(annotation: object) -> Allowed:
     if isinstance(annotation, type) and annotation in _KIND_NAMES:
         return Allowed(annotation)
     raise TypeError(f"a setting cannot be of type {annotation!r}")
+
+
+def meanings() -> dict[tuple[str, str], str]:
+    """The docstring under each field of each settings section; that of a section itself has an empty name.
+
+    Reads and parses the schema: some ten milliseconds.
+    """
+    import ast
+
+    module = ast.parse(Path(schema.__file__).read_text(encoding="utf-8"))
+    found: dict[tuple[str, str], str] = {}
+    for section in (node for node in module.body if isinstance(node, ast.ClassDef)):
+        found[section.name, ""] = ast.get_docstring(section) or ""
+        for setting, below in zip(section.body, section.body[1:], strict=False):
+            if isinstance(setting, ast.AnnAssign) and isinstance(setting.target, ast.Name):
+                match below:
+                    case ast.Expr(value=ast.Constant(value=str() as text)):
+                        found[section.name, setting.target.id] = text
+    return found
+
+
+def section_name(key: str) -> str:
+    """The class that declares the last part of `key`."""
+    section: object = Settings()
+    for part in key.split(".")[:-1]:
+        section = getattr(section, part)
+    return type(section).__name__
+
+
+def meaning_of(key: str) -> str:
+    """What one setting means, on one line."""
+    return " ".join(meanings()[section_name(key), key.rsplit(".", 1)[-1]].split())

@@ -5,7 +5,7 @@ from typing import Final, Literal
 from typing_extensions import override
 
 from tui_agent.conversation.entries import Outcome
-from tui_agent.conversation.plan import ASK, PLAN, TaskPlan, approval
+from tui_agent.conversation.tasks import ASK, PLAN, TaskPlan, approval
 from tui_agent.tools.base import (
     PermissionQuestion,
     Preview,

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from tui_agent.conversation.episodes import EPISODE, MOST_OPEN, episodes
-from tui_agent.conversation.todo import TODO, TodoItem, TodoList
+from tui_agent.conversation.tasks import EPISODE, MOST_OPEN, TODO, TodoItem, TodoList, episodes
 from tui_agent.conversation.view import View
 from tui_agent.tools.base import ToolContext, ToolFailure, ToolOutput
 from tui_agent.tools.built_in import BuiltIn

@@ -31,10 +31,9 @@ from tui_agent.context.counting import estimate
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Cleared, Message, Pinned, Undone, notice
-from tui_agent.conversation.groups import Group
 from tui_agent.conversation.request import WORDS_HEADING as WORDS
 from tui_agent.conversation.request import words_block
-from tui_agent.conversation.view import View
+from tui_agent.conversation.view import Group, View
 from tui_agent.settings import CompactionSettings
 
 

@@ -10,8 +10,8 @@ from tui_agent.context.economics import Situation
 from tui_agent.context.layers.episodes import EpisodeLayer
 from tui_agent.conversation.blocks import Reasoning, Text
 from tui_agent.conversation.entries import Cleared, HeadMoved, Message, Pinned, Shortened, Undone
-from tui_agent.conversation.episodes import episodes
 from tui_agent.conversation.profile import ModelProfile, Prices
+from tui_agent.conversation.tasks import episodes
 from tui_agent.conversation.view import ReasoningPolicy
 
 RATES = Prices(4, 20, 0.20, 5).rates

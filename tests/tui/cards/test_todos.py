@@ -5,7 +5,7 @@ import json
 from rich.cells import cell_len
 
 from tests.tui.cards.test_cards import painted
-from tui_agent.conversation.todo import TodoState
+from tui_agent.conversation.tasks import TodoState
 from tui_agent.tui.cards.blocks import ResultSize, ToolBlock, ToolState
 from tui_agent.tui.painting.glyphs import ASCII
 from tui_agent.tui.pane.block_painting import estimate_height

@@ -16,7 +16,7 @@ from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tests.tui.commands.test_branches import notices
 from tui_agent.conversation.items import Item
 from tui_agent.settings import ModelSettings, Settings
-from tui_agent.settings.meanings import meaning_of
+from tui_agent.settings.keys import meaning_of
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import UserBlock
 from tui_agent.tui.dialogs.fields import LineScreen

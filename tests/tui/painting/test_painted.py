@@ -25,7 +25,7 @@ from tui_agent.context.changes import ChangePreview, StepPreview
 from tui_agent.context.economics import StepPrice
 from tui_agent.context.stats import ServerUse
 from tui_agent.conversation.entries import Hit, Outcome
-from tui_agent.conversation.plan import PLAN
+from tui_agent.conversation.tasks import PLAN
 from tui_agent.tools.diffs import unified
 from tui_agent.tui.cards.blocks import Level, ResultSize, ToolState
 from tui_agent.tui.cards.footer import FooterBlock

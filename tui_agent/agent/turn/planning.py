@@ -9,7 +9,7 @@ from msgspec import structs
 
 from tui_agent.agent.record import Record
 from tui_agent.conversation.entries import Message, ModeChanged, Outcome, notice
-from tui_agent.conversation.plan import (
+from tui_agent.conversation.tasks import (
     PLAN,
     PLAN_BEGUN,
     PLAN_OVER,

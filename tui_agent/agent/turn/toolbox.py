@@ -26,9 +26,9 @@ from tui_agent.agent.turn.pictures import attach
 from tui_agent.context.layers.limits import Cut, Evicted, Uncut
 from tui_agent.conversation import entries
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult, valid_text
-from tui_agent.conversation.plan import ASK, UNANSWERED
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
+from tui_agent.conversation.tasks import ASK, UNANSWERED
 from tui_agent.conversation.wire import inner_call
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.errors import StorageError

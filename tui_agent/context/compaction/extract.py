@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from tui_agent.context.compaction.forms import SummaryForm, compose, cut
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
-from tui_agent.conversation.groups import Group
+from tui_agent.conversation.view import Group
 from tui_agent.regex import regex
 from tui_agent.system.lenient import object_in
 

@@ -14,9 +14,8 @@ from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.economics import Situation
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Boundary, Checkpointed, Digested, Message, Summarized
-from tui_agent.conversation.groups import Group
 from tui_agent.conversation.sizes import size_of_text
-from tui_agent.conversation.view import View
+from tui_agent.conversation.view import Group, View
 from tui_agent.system.lenient import strings_in
 from tui_agent.text import code_block
 

@@ -33,11 +33,10 @@ from tui_agent.context.economics import (
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Boundary, Restored, Words
-from tui_agent.conversation.groups import Group
 from tui_agent.conversation.log import because_of
 from tui_agent.conversation.request import takes_signed, words_block
 from tui_agent.conversation.sizes import TextSize, size_of_text, total_size
-from tui_agent.conversation.view import View
+from tui_agent.conversation.view import Group, View
 
 NOTHING_TO_SUMMARISE: Final = "There is nothing to summarise: all that is in view is new, pinned, or a summary already."
 CHANGED: Final = (

@@ -21,9 +21,8 @@ from tui_agent.context.compaction.extract import CHANGES, PATH_KEYS, command_of
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Checkpointed, Message, Outcome
-from tui_agent.conversation.plan import ASK
 from tui_agent.conversation.sizes import size_of_text
-from tui_agent.conversation.todo import TodoList, newest_todo
+from tui_agent.conversation.tasks import ASK, TodoList, newest_todo
 from tui_agent.conversation.view import View
 from tui_agent.regex import regex
 from tui_agent.system.lenient import object_in

@@ -15,10 +15,9 @@ from tui_agent.context.economics import Situation, clearing_size
 from tui_agent.context.layers.clearing import LEAST_BATCH
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
 from tui_agent.conversation.entries import Shortened
-from tui_agent.conversation.episodes import Episode, episodes
-from tui_agent.conversation.groups import Group
 from tui_agent.conversation.sizes import total_size
-from tui_agent.conversation.view import View
+from tui_agent.conversation.tasks import Episode, episodes
+from tui_agent.conversation.view import Group, View
 from tui_agent.text import counted
 
 POINTERS_CHARS: Final = 1_000

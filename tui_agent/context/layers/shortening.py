@@ -22,11 +22,10 @@ from tui_agent.context.effects import SaveText, ShrinkImages, Shrunk, Steps, exp
 from tui_agent.context.layers.clearing import ClearingLayer
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Artifact, Cleared, Digested, Shortened
-from tui_agent.conversation.groups import Group
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.sizes import NOTHING, TextSize, size_of_block, total_size
 from tui_agent.conversation.states import sent_blocks
-from tui_agent.conversation.view import View
+from tui_agent.conversation.view import Group, View
 from tui_agent.system.lenient import object_in
 
 OverflowStep: TypeAlias = Literal[

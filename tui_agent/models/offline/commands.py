@@ -11,8 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from tui_agent.conversation.blocks import ToolDefinition
-from tui_agent.conversation.plan import ASK, PLAN
-from tui_agent.conversation.todo import MARKS, TODO, TodoItem
+from tui_agent.conversation.tasks import ASK, MARKS, PLAN, TODO, TodoItem
 from tui_agent.conversation.wire import CALL_TOOL
 from tui_agent.regex import regex
 

@@ -354,8 +354,7 @@ class SessionApp(Host):
 
     def _context_changed(self, agent: "Agent", view: "TurnView", event: "AgentEvent") -> None:
         from tui_agent.agent import events
-        from tui_agent.conversation.plan import PLAN
-        from tui_agent.conversation.todo import TODO
+        from tui_agent.conversation.tasks import PLAN, TODO
 
         if isinstance(event, events.BranchChanged):
             self.commands.branches.moved(agent, view, event)

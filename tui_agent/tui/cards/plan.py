@@ -4,7 +4,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from tui_agent.conversation.plan import PLAN
+from tui_agent.conversation.tasks import PLAN
 from tui_agent.text import counted
 from tui_agent.tui.cards.tool import ToolBlock
 

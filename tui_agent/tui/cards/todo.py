@@ -6,7 +6,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from tui_agent.conversation.todo import TodoItem, TodoList
+from tui_agent.conversation.tasks import TodoItem, TodoList
 from tui_agent.system.lenient import decoded
 from tui_agent.text import one_line
 from tui_agent.tui.cards.tool import BODY_INDENT, ToolBlock, ToolState

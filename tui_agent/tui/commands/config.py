@@ -68,7 +68,7 @@ class Config:
         return await self._host.question(PickerScreen(title, options, marked=marked, search=True))
 
     async def _change(self, setting: Setting) -> None:
-        from tui_agent.settings.meanings import meaning_of
+        from tui_agent.settings.keys import meaning_of
         from tui_agent.tui.dialogs.fields import Field, LineScreen
         from tui_agent.tui.dialogs.pickers import Option
 

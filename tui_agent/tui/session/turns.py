@@ -9,7 +9,7 @@ from typing_extensions import Unpack
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
 from tui_agent.conversation.entries import USER_SHELL
-from tui_agent.conversation.todo import TODO
+from tui_agent.conversation.tasks import TODO
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.text import call_summary, compact_count, counted
 from tui_agent.tui.cards.blocks import (

@@ -3,7 +3,7 @@
 from tests.context.talks import Talk
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Cleared, HeadMoved, Message, Summarized, tool_result
-from tui_agent.conversation.todo import TodoItem, TodoList, newest_todo
+from tui_agent.conversation.tasks import TodoItem, TodoList, newest_todo
 from tui_agent.conversation.view import View
 from tui_agent.system.lenient import decoded
 
