@@ -4,7 +4,7 @@ import re
 
 from argparse_manpage.manpage import Manpage
 
-from tui_agent.arguments import PARSERS
+from tui_agent.command_line import PARSERS
 
 
 def man_page() -> str:

@@ -18,7 +18,8 @@ import pytest
 from tests.e2e.starter import STARTER
 from tests.storage.entries import stamped
 from tests.storage.recordings.test_taking_over import claude
-from tui_agent.arguments import SETTINGS_FLAGS, UsageError, parse
+from tui_agent.arguments import UsageError
+from tui_agent.command_line import SETTINGS_FLAGS, parse
 from tui_agent.conversation.entries import Recorded, user_message
 from tui_agent.settings import settings_by_key
 from tui_agent.storage.log import LogStore

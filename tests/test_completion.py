@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.arguments import PARSERS
+from tui_agent.command_line import PARSERS
 from tui_agent.completion import SHELLS, offered, words
 
 ASKED = {

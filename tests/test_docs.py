@@ -15,7 +15,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from tests.e2e.program import KEYS
-from tui_agent.arguments import UsageError, parse
+from tui_agent.arguments import UsageError
+from tui_agent.command_line import parse
 
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

@@ -15,7 +15,8 @@ import pytest
 from tests.agent.talking import talking
 from tui_agent.agent import events
 from tui_agent.agent.extensions.hook_files import EVENTS
-from tui_agent.arguments import PARSERS, ExitCode
+from tui_agent.arguments import ExitCode
+from tui_agent.command_line import PARSERS
 from tui_agent.context.stats import ContextStats
 from tui_agent.conversation import blocks, entries
 from tui_agent.headless.report import RunReport

@@ -12,7 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from tui_agent.arguments import LOOPBACK, ExitCode, Parsed, UsageError, parse
+from tui_agent.arguments import ExitCode, UsageError
+from tui_agent.command_line import LOOPBACK, Parsed, parse
 from tui_agent.invocation import Invocation, check_combination, check_model
 from tui_agent.printing import is_terminal, print_text, say
 

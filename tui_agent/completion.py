@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from tui_agent.arguments import PARSERS, SETTINGS_FLAGS
+from tui_agent.command_line import PARSERS, SETTINGS_FLAGS
 
 
 class Offered(NamedTuple):

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tui_agent.arguments import Arguments, Parsed, UsageError
+from tui_agent.arguments import Arguments, UsageError
+from tui_agent.command_line import Parsed
 from tui_agent.printing import say
 
 if TYPE_CHECKING:
