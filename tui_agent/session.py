@@ -1,12 +1,10 @@
 """The composition root: opens a session's folder and databases, and builds its model, tools and agent."""
 
 import asyncio
-import contextlib
-import json
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -21,11 +19,7 @@ from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.events import Notice
 from tui_agent.agent.extensions.agents import RunAgent, own_agents
 from tui_agent.agent.extensions.files import ExtensionFolder, style_text
-from tui_agent.agent.extensions.hooks import Hooks, SessionFacts
 from tui_agent.agent.extensions.placeholders import Here, skill_as_read
-from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
-from tui_agent.agent.extensions.transcript import HookTranscript
-from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.inbox import WAITING, MemoryProposals
 from tui_agent.agent.persistence import DiskPersistence, Persistence
 from tui_agent.agent.presence import Presence
@@ -33,29 +27,27 @@ from tui_agent.agent.remembering import Remembering
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.turn.watchdog import Watchdog
 from tui_agent.arguments import Arguments
-from tui_agent.context.cache_life import PauseCounts, Pauses
-from tui_agent.context.counting import Ratios
-from tui_agent.context.engine import ContextEngine
-from tui_agent.conversation.entries import FilesChanged, FilesKept
-from tui_agent.conversation.file_changes import kept_contents
-from tui_agent.conversation.log import Entries
 from tui_agent.models.base import Model, ModelError, SeveralModels
 from tui_agent.models.choice import (
     SmallTierRefused,
     check_names,
     check_parent,
-    compaction_threshold,
     configured_model,
     meant_model,
     model_name,
 )
 from tui_agent.session_parts import (
     briefing_of,
+    engine_of,
+    files_of,
     gate_of,
     guards_of,
+    hooks_of,
+    keep_learned,
     knowledge_of,
     sandbox_of,
     searching_tools,
+    servers_of,
     telemetry_of,
     theirs_of,
     tools_of,
@@ -68,7 +60,6 @@ from tui_agent.settings.schema import PermissionMode
 from tui_agent.settings.trust import tightens
 from tui_agent.settings.writing import with_setting
 from tui_agent.storage.errors import StorageError
-from tui_agent.storage.kept_files import KeptFiles
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import (
     TITLE,
@@ -80,19 +71,14 @@ from tui_agent.storage.sessions import (
     subtask_folder,
     subtask_folders,
 )
-from tui_agent.system.durable import one_at_a_time, write_file
-from tui_agent.system.lenient import decoded_file
 from tui_agent.system.programs import keep_out_of
 from tui_agent.text import counted
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.base import Ask
 from tui_agent.tools.files.buffers import Buffers
-from tui_agent.tools.files.tree import TreeLimits
 from tui_agent.tools.gate.remembered import RememberedError
 from tui_agent.tools.gate.rules import RuleError
-from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.lsp.servers import LanguageServers
-from tui_agent.tools.mcp.configuration import plugins_of
 from tui_agent.tools.mcp.servers import ToolServers
 from tui_agent.tools.notes.skills import skill_roots
 from tui_agent.tools.recall import Recall
@@ -101,8 +87,7 @@ from tui_agent.tools.sandbox.sandbox import JOURNALS, Sandbox
 from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.version import __version__
 
-RATIOS_FILE: Final = "token-ratios.json"
-PAUSES_FILE: Final = "pauses.json"
+NEW_BRANCH: Final = "It begins with your next message; /tree then leads back to the other one"
 WINDOW: Final = "context.context_window"
 MODE_KEY: Final = "permissions.mode"
 MODE_NOTE: Final = "permission_mode"
@@ -259,118 +244,73 @@ async def _open(
     found = await _found(arguments)
     home, name = arguments.home, found.folder.name
     restored = await asyncio.to_thread(restore_interrupted, home / JOURNALS)
-
-    session: Session | None = None
-
-    async def remove_if_unused() -> None:
-        if found.made and not (session is not None and len(session.agent.engine.view.log)):
-            await asyncio.to_thread(shutil.rmtree, found.folder, ignore_errors=True)
-
     knowledge = await asyncio.to_thread(knowledge_of, settings, arguments)
     inbox = MemoryProposals(home, knowledge.notes.folder, noted_folder(arguments.folder))
+    session: Session | None = None
 
-    async def take_note() -> None:
+    async def put_away() -> None:
         if session is not None and len(session.agent.engine.view.log):
             await asyncio.to_thread(inbox.note, found.folder)
+        elif found.made:
+            await asyncio.to_thread(shutil.rmtree, found.folder, ignore_errors=True)
 
-    closing.push_async_callback(remove_if_unused)
-    closing.push_async_callback(take_note)
+    closing.push_async_callback(put_away)
     subtask_places = (partial(subtask_folder, home, name), partial(subtask_folders, home, name))
     kept = await Persistence.on_disk(found.folder, subtasks=subtask_places)
     closing.push_async_callback(kept.close)
-    check_names(settings)
-    settings = await _with_window(settings, kept.store)
-    keyless = await asyncio.to_thread(bring_keys, arguments.home, os.environ)
-    view, store, tracker = kept.view, kept.store, kept.tracker
-    presence = Presence(home, name, ask)
-    ask = presence.ask
+    view, store = kept.view, kept.store
     entries = view.log.entries()
+
+    check_names(settings)
+    settings = await _with_window(settings, store)
+    keyless = await asyncio.to_thread(bring_keys, home, os.environ)
     model = await asyncio.to_thread(_main_model, settings, view.model)
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
+    first = view.model or model.profile.name
+
     readable = (*await asyncio.to_thread(skill_roots, knowledge.skills), knowledge.notes.folder)
     workspace = await asyncio.to_thread(
         workspace_of, settings, arguments, knowledge.extensions, (store.folder, *readable)
     )
     keep_out_of(workspace.folders)
     gate = await asyncio.to_thread(gate_of, settings, arguments, workspace)
-    # What is read from skills and notes is never cleared.
-    engine = ContextEngine(
-        settings,
-        view=view,
-        ratios=Ratios(decoded_file(arguments.home / RATIOS_FILE, dict[str, list[float]]) or {}),
-        pauses=Pauses(decoded_file(arguments.home / PAUSES_FILE, PauseCounts)),
-        task_threshold=compaction_threshold(settings),
-        checkpoints=settings.checkpoints.enabled,
-        never_clear=list(map(str, readable)),
-    )
-    background = BackgroundCommands(settings.output.stream_bytes)
-    engine.running = lambda: background.running
+    gate.history = await files_of(settings, arguments, workspace, store, entries)
     sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, readable, gate.limits)
+
+    background = BackgroundCommands(settings.output.stream_bytes)
+    engine = engine_of(settings, home, view, readable)
+    engine.running = lambda: background.running
+    presence = Presence(home, name, ask)
+    subtasks = SubtaskRunner(presence.ask)
     languages = LanguageServers(settings.diagnostics, sandbox, arguments.project, trusted=arguments.trusted)
-    here = Here(workspace.root, store.folder.name, lambda: engine.settings.model.effort)
-    tools = tools_of(
-        settings,
-        gate,
-        knowledge.notes,
-        background,
-        sandbox,
-        languages,
-        buffers,
-        view,
-        partial(skill_as_read, knowledge.extensions, here),
-        trusted=arguments.trusted,
-    )
-    files = gate.history = await files_of(settings, arguments, workspace, store, entries)
-    subtasks = SubtaskRunner(ask)
-    parent = view.model or model.profile.name
-    run_agent = RunAgent(subtasks, lambda: own_agents(knowledge.extensions), settings, lambda: view.model or parent)
-    tools.append(run_agent)
+    here = Here(workspace.root, name, lambda: engine.settings.model.effort)
+    as_read = partial(skill_as_read, knowledge.extensions, here)
+    tools = tools_of(settings, arguments, gate, knowledge.notes, background, sandbox, languages, buffers, view, as_read)
+    tools.append(RunAgent(subtasks, lambda: own_agents(knowledge.extensions), settings, lambda: view.model or first))
     tools += agentic_tools(subtasks, tools) if settings.agentic.enabled else []
     tools += searching_tools(settings, gate, subtasks, model.profile)
     tools.append(Recall(kept.recall, kept.recall_elsewhere))
-    project = arguments.project if arguments.trusted else None
-    servers = await asyncio.to_thread(
-        ToolServers.opened,
-        settings.mcp,
-        arguments.home,
-        store.folder,
-        workspace.folders,
-        project,
-        languages,
-        plugins_of(settings, arguments.folder, arguments.home),
-    )
-    offered = OfferedTools(servers, settings.mcp)
-    small = SmallModels(settings)
-    facts = SessionFacts(
-        store.folder.name,
-        arguments.folder,
-        arguments.project,
-        arguments.home,
-        mode=lambda: gate.mode,
-        model=lambda: view.model or parent,
-        resumed=bool(entries),
-        transcript=HookTranscript(
-            store.folder / TRANSCRIPT, store.folder.name, arguments.folder, lambda: kept.view.log
-        ),
-    )
-    hooks = Hooks(knowledge.extensions, facts)
+    servers = await asyncio.to_thread(servers_of, settings, arguments, workspace, store.folder, languages)
+    offered, small = OfferedTools(servers, settings.mcp), SmallModels(settings)
+    hooks = hooks_of(arguments, knowledge, kept, lambda: gate.mode, lambda: view.model or first)
     await asyncio.to_thread(hooks.look)  # what the project adds from here on is not what the user said yes to
     await asyncio.to_thread(hooks.resume, entries)
     telemetry, unsent = telemetry_of(settings, name, closing)
+
     agent = Agent(
         model,
         tools=tools,
         context=engine,
         persistence=kept,
         permissions=gate,
-        ask=ask,
+        ask=presence.ask,
         workspace=workspace,
         session=SessionParts(
-            guards=guards_of(settings, view, tracker, tools, ask, watchdog, arguments.ledger, home),
+            guards=guards_of(settings, arguments, view, kept.tracker, tools, presence.ask, watchdog),
             small=small,
             briefing=briefing_of(arguments, knowledge, tools, offered),
             subtasks=subtasks,
-            files=files,
+            files=gate.history,
             offered=offered,
             extensions=knowledge.extensions,
             hooks=hooks,
@@ -379,49 +319,41 @@ async def _open(
             inbox=inbox,
         ),
     )
-    closing.push_async_callback(asyncio.to_thread, keep_learned, engine, arguments.home)
+    closing.push_async_callback(asyncio.to_thread, keep_learned, engine, home)
     closing.push_async_callback(asyncio.to_thread, sandbox.close)
     for part in (sandbox.proxy, servers, languages, background, small, agent):
         closing.push_async_callback(part.close)
     if settings.memory.by_model and not store.read_only:
-        closing.push_async_callback(Remembering(agent, inbox, store.folder.name).close)
+        closing.push_async_callback(Remembering(agent, inbox, name).close)
     if not store.read_only:
         closing.push_async_callback(presence.close)
         await presence.show(agent)
-    if not store.read_only and "cwd" not in await store.meta():
-        await store.set_meta({"cwd": noted_folder(arguments.folder)})
-    program = {"version": __version__, "python": platform.python_version(), "cwd": noted_folder(arguments.folder)}
-    agent.record("session", {**program, "model": view.model})
-    forks = arguments.fork and bool(view.head)
-    if forks:
-        await agent.branches.fork()
-    notices = [Notice(level="warning", title="Session", text=text) for text in store.notices]
-    notices += [Notice(level="warning", title="Guarded files", text=text) for text in restored]
-    if found.taken_over:
-        notices.append(Notice(level="info", title="Taken over", text=found.taken_over))
-    if forks:
-        message = "It begins with your next message; /tree then leads back to the other one"
-        notices.append(Notice(level="info", title="A new branch from here", text=message))
-    notices += [Notice(level="warning", title="Subtasks", text=text) for text in kept.problems]
-    notices += [Notice(level="warning", title="Keyring", text=keyless, hint="enter it with /key")] if keyless else []
-    notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
-    notices += await asyncio.to_thread(lambda: list(_notices(settings, arguments, knowledge.extensions, servers)))
-    notices += [Notice(level="warning", title="Permissions", text=text) for text in gate.notices]
-    if unsent:
-        notices.append(Notice(level="warning", title="Nothing is sent to OpenTelemetry", text=unsent))
-    if not arguments.one_shot and not entries and (waiting := await asyncio.to_thread(inbox.waiting)):
-        text = WAITING.format(counted(waiting, "thing"))
-        notices.append(Notice(level="info", title="Memory", text=text, hint="/memory shows them"))
+    forks = await _begin(agent, store, arguments)
+
+    waiting = 0 if arguments.one_shot or entries else await asyncio.to_thread(inbox.waiting)
+    notices = [
+        *_told("warning", "Session", store.notices),
+        *_told("warning", "Guarded files", restored),
+        *_told("info", "Taken over", [found.taken_over]),
+        *_told("info", "A new branch from here", [NEW_BRANCH] if forks else []),
+        *_told("warning", "Subtasks", kept.problems),
+        *_told("warning", "Keyring", [keyless], "enter it with /key"),
+        *_told("info", "Settings", settings.notices),
+        *await asyncio.to_thread(lambda: list(_notices(settings, arguments, knowledge.extensions, servers))),
+        *_told("warning", "Permissions", gate.notices),
+        *_told("warning", "Nothing is sent to OpenTelemetry", [unsent]),
+        *_told("info", "Memory", [WAITING.format(counted(waiting, "thing"))] if waiting else [], "/memory shows them"),
+    ]
     if small_parent:
         notices.append(Notice(level="warning", title="Small-tier parent", **structs.asdict(small_parent)))
     session = Session(
-        id=store.folder.name,
+        id=name,
         folder=store.folder,
         agent=agent,
         notices=tuple(notices),
         resumed=bool(entries),
         persistence=kept,
-        home=arguments.home,
+        home=home,
         background=background,
         sandbox=sandbox,
         offered=offered,
@@ -429,6 +361,25 @@ async def _open(
         closing=closing,
     )
     return session
+
+
+async def _begin(agent: Agent, store: LogStore, arguments: Arguments) -> bool:
+    """Note the start of the program in the session; whether it begins another branch."""
+    here = noted_folder(arguments.folder)
+    if not store.read_only and "cwd" not in await store.meta():
+        await store.set_meta({"cwd": here})
+    program = {"version": __version__, "python": platform.python_version(), "cwd": here}
+    view = agent.engine.view
+    agent.record("session", {**program, "model": view.model})
+    forks = arguments.fork and bool(view.head)
+    if forks:
+        await agent.branches.fork()
+    return forks
+
+
+def _told(level: str, title: str, texts: Iterable[str], hint: str = "") -> list[Notice]:
+    """A notice for each text that is not empty."""
+    return [Notice(level=level, title=title, text=text, hint=hint) for text in texts if text]
 
 
 def _notices(
@@ -462,40 +413,3 @@ def _notices(
         hint = f"/mcp on {name} starts it, now and in later sessions; /mcp off {name} asks no more."
         message = f"This project names MCP servers, which would run:\n{listed}"
         yield Notice(level="info", title="MCP servers", text=message, hint=hint)
-
-
-async def files_of(
-    settings: Settings, arguments: Arguments, workspace: Workspace, store: LogStore, entries: Entries
-) -> FileHistory | None:
-    """The history of files that tools change, after cleaning up behind a killed program; None if it is turned off."""
-    wanted = settings.file_history
-    if not wanted.enabled or store.read_only:
-        return None
-    kept = KeptFiles(store.folder, wanted.max_bytes)
-    limits = TreeLimits(wanted.max_files, wanted.max_seconds, wanted.max_file_bytes)
-    history = FileHistory(kept, workspace.folders, [arguments.home.resolve()], limits)
-
-    def mend() -> None:
-        past = list(entries.of(FilesKept, FilesChanged))
-        kept.remove_unreferenced(kept_contents(past))
-        history.resume(past)
-
-    await asyncio.to_thread(mend)
-    return history
-
-
-def keep_learned(engine: ContextEngine, home: Path) -> None:
-    """Save the token ratios and pauses that this session learned, beside those of others; errors of the disk are
-    ignored.
-    """
-    learned, pauses = engine.meter.ratios.learned(), engine.pauses
-    with contextlib.suppress(OSError):
-        if sum(pauses.new.calls):
-            with one_at_a_time(home / f".{PAUSES_FILE}.lock"):
-                known = Pauses(decoded_file(home / PAUSES_FILE, PauseCounts)).all
-                together = known.plus(msgspec.structs.replace(pauses.new, ends=1.0))
-                write_file(home / PAUSES_FILE, msgspec.json.encode(together))
-        if learned:
-            with one_at_a_time(home / f".{RATIOS_FILE}.lock"):
-                known_ratios = decoded_file(home / RATIOS_FILE, dict[str, list[float]]) or {}
-                write_file(home / RATIOS_FILE, json.dumps({**known_ratios, **learned}).encode())

@@ -1,6 +1,8 @@
-"""The parts of a session, each built from the settings and the arguments of a start."""
+"""The parts of a session, each built from the settings and the arguments of a start; and what it leaves to the next."""
 
 import asyncio
+import contextlib
+import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -8,6 +10,9 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+import msgspec
+from msgspec import structs
 
 from tui_agent.agent.briefing.briefing import (
     OWN_INSTRUCTIONS,
@@ -21,15 +26,26 @@ from tui_agent.agent.extensions.claude_rules import ClaudeRules, tightening_rule
 from tui_agent.agent.extensions.files import ExtensionFolder, skill_folders
 from tui_agent.agent.extensions.hook_files import read_hooks
 from tui_agent.agent.extensions.hooks import Hooks, SessionFacts
+from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
+from tui_agent.agent.extensions.transcript import HookTranscript
 from tui_agent.agent.extensions.worktree_hooks import WorktreeHooks
+from tui_agent.agent.history.file_history import FileHistory
+from tui_agent.agent.persistence import DiskPersistence
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits, WatchdogGuard
 from tui_agent.agent.turn.sharing import TODAY, LogShare, ledger_of_today
 from tui_agent.agent.turn.watchdog import Observer, Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
+from tui_agent.context.cache_life import PauseCounts, Pauses
+from tui_agent.context.counting import Ratios
+from tui_agent.context.engine import ContextEngine
+from tui_agent.conversation.entries import FilesChanged, FilesKept
+from tui_agent.conversation.file_changes import kept_contents
+from tui_agent.conversation.log import Entries
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.view import View
 from tui_agent.models.choice import (
+    compaction_threshold,
     larger_model,
     permission_mode,
 )
@@ -37,7 +53,11 @@ from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Settings
 from tui_agent.settings.brought import plugin_name
 from tui_agent.settings.trust import CLAUDE_FOLDER, PROJECT_FOLDER
+from tui_agent.storage.kept_files import KeptFiles
 from tui_agent.storage.ledger import Ledger
+from tui_agent.storage.log import LogStore
+from tui_agent.system.durable import one_at_a_time, write_file
+from tui_agent.system.lenient import decoded_file
 from tui_agent.system.regular import is_folder
 from tui_agent.system.resources import prompt_text
 from tui_agent.telemetry.telemetry import Telemetry, installed, problem, spans_for, wanted
@@ -47,6 +67,7 @@ from tui_agent.tools.files.buffers import Buffers
 from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.paging import PageLimits
 from tui_agent.tools.files.reading import ListDir, ReadFile
+from tui_agent.tools.files.tree import TreeLimits
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.read_first import run_by_themselves, scripts_in
 from tui_agent.tools.gate.remembered import RememberedRules
@@ -56,6 +77,7 @@ from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.lsp.diagnosing import Checks, Diagnosing, LateDiagnostics
 from tui_agent.tools.lsp.servers import LanguageServers
 from tui_agent.tools.mcp.configuration import plugins_of
+from tui_agent.tools.mcp.servers import ToolServers
 from tui_agent.tools.notes.memory import Memory, Notes, memory_folder
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.sandbox.domains import asking
@@ -67,6 +89,8 @@ from tui_agent.tools.tasks import EpisodeTool, MarkTaskDone, Todo
 from tui_agent.tools.web.fetch_url import FetchUrl
 from tui_agent.tools.web.web_search import SERVICES, ProviderSearch, WebSearch
 
+RATIOS_FILE: Final = "token-ratios.json"
+PAUSES_FILE: Final = "pauses.json"
 REMEMBERED_FILE: Final = "permissions.json"
 APPROVED_FOLDER: Final = "approved"
 """The folder for what commands that were allowed without a sandbox run first."""
@@ -171,8 +195,90 @@ def sandbox_of(
     return Sandbox(settings.permissions.sandbox, places, network=settings.permissions.network, limits=limits)
 
 
+def engine_of(settings: Settings, home: Path, view: View, readable: Iterable[Path]) -> ContextEngine:
+    """The context engine, with what earlier sessions learned. What is read in `readable` places is never cleared."""
+    return ContextEngine(
+        settings,
+        view=view,
+        ratios=Ratios(decoded_file(home / RATIOS_FILE, dict[str, list[float]]) or {}),
+        pauses=Pauses(decoded_file(home / PAUSES_FILE, PauseCounts)),
+        task_threshold=compaction_threshold(settings),
+        checkpoints=settings.checkpoints.enabled,
+        never_clear=list(map(str, readable)),
+    )
+
+
+def keep_learned(engine: ContextEngine, home: Path) -> None:
+    """Save the token ratios and pauses that this session learned, beside those of others; errors of the disk are
+    ignored.
+    """
+    learned, pauses = engine.meter.ratios.learned(), engine.pauses
+    with contextlib.suppress(OSError):
+        if sum(pauses.new.calls):
+            with one_at_a_time(home / f".{PAUSES_FILE}.lock"):
+                known = Pauses(decoded_file(home / PAUSES_FILE, PauseCounts)).all
+                together = known.plus(structs.replace(pauses.new, ends=1.0))
+                write_file(home / PAUSES_FILE, msgspec.json.encode(together))
+        if learned:
+            with one_at_a_time(home / f".{RATIOS_FILE}.lock"):
+                known_ratios = decoded_file(home / RATIOS_FILE, dict[str, list[float]]) or {}
+                write_file(home / RATIOS_FILE, json.dumps({**known_ratios, **learned}).encode())
+
+
+async def files_of(
+    settings: Settings, arguments: Arguments, workspace: Workspace, store: LogStore, entries: Entries
+) -> FileHistory | None:
+    """The history of files that tools change, after cleaning up behind a killed program; None if it is turned off."""
+    wanted = settings.file_history
+    if not wanted.enabled or store.read_only:
+        return None
+    kept = KeptFiles(store.folder, wanted.max_bytes)
+    limits = TreeLimits(wanted.max_files, wanted.max_seconds, wanted.max_file_bytes)
+    history = FileHistory(kept, workspace.folders, [arguments.home.resolve()], limits)
+
+    def mend() -> None:
+        past = list(entries.of(FilesKept, FilesChanged))
+        kept.remove_unreferenced(kept_contents(past))
+        history.resume(past)
+
+    await asyncio.to_thread(mend)
+    return history
+
+
+def servers_of(
+    settings: Settings, arguments: Arguments, workspace: Workspace, session: Path, languages: LanguageServers
+) -> ToolServers:
+    """The MCP servers of the settings, of plugins and of a trusted project. Reads files: call it off the loop."""
+    plugins = plugins_of(settings, arguments.folder, arguments.home)
+    project = arguments.project if arguments.trusted else None
+    return ToolServers.opened(settings.mcp, arguments.home, session, workspace.folders, project, languages, plugins)
+
+
+def hooks_of(
+    arguments: Arguments,
+    knowledge: SectionReader,
+    kept: DiskPersistence,
+    mode: Callable[[], str],
+    model: Callable[[], str],
+) -> Hooks:
+    """The hooks of a session, not read yet."""
+    folder, log = kept.store.folder, kept.view.log
+    facts = SessionFacts(
+        folder.name,
+        arguments.folder,
+        arguments.project,
+        arguments.home,
+        mode=mode,
+        model=model,
+        resumed=bool(log.entries()),
+        transcript=HookTranscript(folder / TRANSCRIPT, folder.name, arguments.folder, lambda: kept.view.log),
+    )
+    return Hooks(knowledge.extensions, facts)
+
+
 def tools_of(
     settings: Settings,
+    arguments: Arguments,
     gate: PermissionGate,
     notes: Notes,
     background: BackgroundCommands,
@@ -181,8 +287,6 @@ def tools_of(
     buffers: Buffers | None,
     view: View,
     as_read: Callable[[Path, str], str],
-    *,
-    trusted: bool,
 ) -> list[Tool]:
     """The tools of the session. `as_read`: how the text of a file is shown to the model."""
     output = settings.output
@@ -205,7 +309,7 @@ def tools_of(
         CommandOutput(background),
         StopCommand(background),
         FetchUrl(gate),
-        Memory(notes, trusted=trusted),
+        Memory(notes, trusted=arguments.trusted),
         Todo(),
         AskUser(),
         SubmitPlan(gate),
@@ -254,13 +358,12 @@ def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> P
 
 def guards_of(
     settings: Settings,
+    arguments: Arguments,
     view: View,
     tracker: UsageTracker,
     tools: Iterable[Tool],
     ask: Ask,
     watchdog: Watchdog | None,
-    ledger: Path | None,
-    home: Path,
 ) -> Guards:
     """Ceiling and watchdog, by default the built-in one; silent if guards are set to show no notices."""
     limits = Limits(None, settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd)
@@ -274,11 +377,11 @@ def guards_of(
         lambda profile: larger_model(settings, profile),
     )
     ceiling = CostCeiling(limits, tracker, view.log)
-    if ledger is not None:
-        batch = Ledger(ledger)
+    if arguments.ledger is not None:
+        batch = Ledger(arguments.ledger)
         ceiling.sharing = (LogShare(lambda: batch, tracker),)
     if (usd := settings.limits.day_usd) is not None:
-        ceiling.sharing = (*ceiling.sharing, LogShare(lambda: ledger_of_today(home, usd), tracker, TODAY))
+        ceiling.sharing = (*ceiling.sharing, LogShare(lambda: ledger_of_today(arguments.home, usd), tracker, TODAY))
     return Guards(ceiling, watch, settings.agent.max_turns)
 
 

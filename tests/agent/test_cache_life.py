@@ -18,7 +18,8 @@ from tui_agent.context.cache_life import PauseCounts, Pauses
 from tui_agent.conversation.entries import Message, Usage
 from tui_agent.models.anthropic.claude import refused_feature
 from tui_agent.models.usage import cost_usd
-from tui_agent.session import PAUSES_FILE, Session
+from tui_agent.session import Session
+from tui_agent.session_parts import PAUSES_FILE
 
 CLAUDE = {"model.id": MODELS["anthropic"], "compaction.thrift": "0"}
 LONG = tuple(prose(50_000, seed) for seed in range(5))

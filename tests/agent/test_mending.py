@@ -33,7 +33,8 @@ from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
 from tui_agent.models.base import Completed, InvalidRequest, StreamEvent, TextDelta
-from tui_agent.session import RATIOS_FILE, keep_learned, open_session
+from tui_agent.session import open_session
+from tui_agent.session_parts import RATIOS_FILE, keep_learned
 from tui_agent.settings import load_settings
 from tui_agent.storage.errors import DiskFull
 from tui_agent.storage.log import LogStore

@@ -18,7 +18,7 @@ from tests.servers.script import Step
 from tests.tui.app_of_parts import project_of_parts, send, until, workers_finished
 from tui_agent.agent.agent import Agent
 from tui_agent.context.cache_life import Pauses
-from tui_agent.session import PAUSES_FILE
+from tui_agent.session_parts import PAUSES_FILE
 from tui_agent.settings import load_settings
 from tui_agent.text import clock_text
 from tui_agent.tui.app.app import TuiAgent
