@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from tui_agent.agent.commands.worktree import _handed_back
+from tui_agent.agent.commands.session import _handed_back
 from tui_agent.tools.sandbox.sandbox import mechanism
 from tui_agent.worktrees import (
     WorktreeError,

@@ -22,18 +22,15 @@ from tui_agent.agent.briefing.briefing import (
     system_prompt,
 )
 from tui_agent.agent.briefing.tool_servers import OfferedTools
-from tui_agent.agent.extensions.claude_rules import ClaudeRules, tightening_rules
+from tui_agent.agent.extensions.claude import TRANSCRIPT, ClaudeRules, HookTranscript, tightening_rules
 from tui_agent.agent.extensions.files import ExtensionFolder, skill_folders
 from tui_agent.agent.extensions.hook_files import read_hooks
 from tui_agent.agent.extensions.hooks import Hooks, SessionFacts
-from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
-from tui_agent.agent.extensions.transcript import HookTranscript
 from tui_agent.agent.extensions.worktree_hooks import WorktreeHooks
 from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.persistence import DiskPersistence
 from tui_agent.agent.subtasks import SubtaskRunner
-from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits, WatchdogGuard
-from tui_agent.agent.turn.sharing import TODAY, LogShare, ledger_of_today
+from tui_agent.agent.turn.guards import TODAY, CostCeiling, Guards, Limits, LogShare, WatchdogGuard, ledger_of_today
 from tui_agent.agent.turn.watchdog import Observer, Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.context.cache_life import PauseCounts, Pauses

@@ -253,6 +253,22 @@ def clock_text(moment: float) -> str:
     return there.strftime("%H:%M" if there.date() == now.date() else "%a %d %b, %H:%M")
 
 
+def time_text(seconds: float, form: str = "%Y-%m-%d %H:%M") -> str:
+    """A time (seconds since 1970) in the local time zone, formatted by `strftime`."""
+    try:
+        return datetime.fromtimestamp(seconds).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return "at no known time"
+
+
+def duration_text(milliseconds: float) -> str:
+    """A duration: ``340 ms``, ``4.2 s``, ``3 min 20 s``."""
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
 def spoken_time(seconds: float) -> str:
     """A duration for people: ``45s``, ``4m12s``, ``2h05m``, ``3d04h``."""
     whole = max(0, int(seconds))

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.test_visible import hostile_texts
-from tui_agent.acp.calls import edits, fenced, output_content, question_content, title_of
 from tui_agent.acp.prompts import PromptBlock, mention, read_prompt
+from tui_agent.acp.updates import edits, fenced, output_content, question_content, title_of
 from tui_agent.tools.base import PermissionQuestion, Preview
 from tui_agent.tools.diffs import unified
 from tui_agent.visible import original

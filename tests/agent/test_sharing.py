@@ -8,7 +8,7 @@ from tests.agent.talking import say, talking
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Step
 from tui_agent.agent import events
-from tui_agent.agent.turn.sharing import ledger_of_today
+from tui_agent.agent.turn.guards import ledger_of_today
 from tui_agent.settings import GivenValue
 
 SETTINGS: dict[str, GivenValue] = {"model.id": "claude-opus-5-5", "limits.day_usd": 5.0}

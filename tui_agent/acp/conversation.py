@@ -25,11 +25,22 @@ from acp.schema import (
     Usage,
 )
 
-from tui_agent.acp.calls import answer_in_form, fenced, form, locations_of, question_content, title_of_question
 from tui_agent.acp.choices import MODE, MODEL, commands, config_options, mode_named
 from tui_agent.acp.editor import EditorBuffers, Terminals
 from tui_agent.acp.prompts import EditorPrompt, PromptBlock, read_prompt
-from tui_agent.acp.updates import Translator, Update, plan, remark, usage
+from tui_agent.acp.updates import (
+    Translator,
+    Update,
+    answer_in_form,
+    fenced,
+    form,
+    locations_of,
+    plan,
+    question_content,
+    remark,
+    title_of_question,
+    usage,
+)
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.commands.command import is_command

@@ -19,12 +19,11 @@ from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.context import AgentContext
 from tui_agent.agent.extensions.agents import READING, agent_of, own_agent_of
+from tui_agent.agent.extensions.claude import TRANSCRIPT, HookTranscript
 from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.agent.extensions.hook_calls import HookConnections
 from tui_agent.agent.extensions.hooks import Hooks, Subtask
 from tui_agent.agent.extensions.placeholders import Here
-from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
-from tui_agent.agent.extensions.transcript import HookTranscript
 from tui_agent.agent.files import ChangedFiles
 from tui_agent.agent.history.as_events import custom_event
 from tui_agent.agent.history.file_history import FileHistory

@@ -146,7 +146,7 @@ class DiskPersistence(Persistence):
 
     async def recall_elsewhere(self, query: str, limit: int) -> RecallHits:
         """The best hits in the other sessions of this project, other agents' included. Raises `StorageError`."""
-        from tui_agent.storage.recall_everywhere import search_everywhere
+        from tui_agent.storage.recall import search_everywhere
 
         return await search_everywhere(self.folder, query, limit)
 

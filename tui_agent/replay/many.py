@@ -28,8 +28,7 @@ from tui_agent.replay.recorded import AS_RECORDED
 from tui_agent.replay.replaying import OWN, Replay
 from tui_agent.settings import POLICIES, Settings
 from tui_agent.storage.log import LOG_NAME
-from tui_agent.storage.recordings.compressed import SUFFIX, opened
-from tui_agent.storage.recordings.reading import FOLDERS, read_recording
+from tui_agent.storage.recordings.reading import FOLDERS, SUFFIX, opened, read_recording
 from tui_agent.storage.recordings.recording import UnreadableRecording
 from tui_agent.storage.sessions import find_session
 from tui_agent.system.lenient import decoded

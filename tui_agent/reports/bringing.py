@@ -13,7 +13,7 @@ import msgspec
 
 from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS
 from tui_agent.agent.briefing.included import rebased
-from tui_agent.agent.extensions.claude_rules import rules_of
+from tui_agent.agent.extensions.claude import rules_of
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.settings import Settings, ToolServer

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from html import escape
 from typing import Final
 
 import msgspec
 
-from tui_agent.reports.wording import safe
+from tui_agent.text import clean
 
 WIDTH: Final = 720
 HEIGHT: Final = 150
@@ -30,6 +31,11 @@ svg .area { fill: var(--accent); fill-opacity: .1; }
 svg .mark { stroke: var(--boundary); stroke-dasharray: 3 3; }
 svg .spot { fill: transparent; }
 svg .spot:hover { fill: var(--accent); fill-opacity: .18; }"""
+
+
+def safe(text: str) -> str:
+    """Untrusted text escaped for HTML, without control and direction characters."""
+    return escape(clean(text))
 
 
 class Point(msgspec.Struct, frozen=True):

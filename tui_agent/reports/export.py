@@ -20,9 +20,8 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.reports.pages import paired, session_page, step_line
-from tui_agent.reports.wording import time_text
 from tui_agent.system.durable import write_file
-from tui_agent.text import call_summary, clean, code_block, one_line
+from tui_agent.text import call_summary, clean, code_block, one_line, time_text
 
 ENDINGS: Final = (".md", ".html", ".json")
 NAME_WORDS: Final = 6

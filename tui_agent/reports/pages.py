@@ -40,10 +40,9 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.reports.charts import STYLE as CHART_STYLE
-from tui_agent.reports.charts import Mark, Point, curve
-from tui_agent.reports.wording import duration_text, safe, time_text
+from tui_agent.reports.charts import Mark, Point, curve, safe
 from tui_agent.system.lenient import decoded
-from tui_agent.text import call_summary, clean, compact_count, counted, money_text, one_line
+from tui_agent.text import call_summary, clean, compact_count, counted, duration_text, money_text, one_line, time_text
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -8,9 +8,8 @@ from typing import Final
 from msgspec import structs
 from rich.cells import cell_len, set_cell_size
 
-from tui_agent.reports.wording import time_text
 from tui_agent.storage.sessions import SessionInfo, find_session, list_sessions, noted_folder, session_to_continue
-from tui_agent.text import counted, money_text, short_path
+from tui_agent.text import counted, money_text, short_path, time_text
 
 LEAST_TITLE: Final = 16
 """Cells of a session's title that are shown even in a narrow terminal."""

@@ -15,7 +15,6 @@ from tui_agent.arguments import UsageError
 from tui_agent.conversation.entries import Recorded
 from tui_agent.reports.pages import Remark, session_page
 from tui_agent.reports.sessions import folder_of
-from tui_agent.reports.wording import duration_text, time_text
 from tui_agent.settings import Settings
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import log_file, read_entries
@@ -26,7 +25,7 @@ from tui_agent.storage.verify import verify
 from tui_agent.telemetry import names
 from tui_agent.telemetry.spans import Span, Spans, spans_of
 from tui_agent.telemetry.telemetry import MISSING, captures, installed
-from tui_agent.text import call_summary, compact_count, counted, money_text, one_line
+from tui_agent.text import call_summary, compact_count, counted, duration_text, money_text, one_line, time_text
 
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 FOLLOW_S: Final = 0.3

@@ -21,7 +21,7 @@ from tests.servers.script import Call, ParsedRequest, Step
 from tests.tools.mcp.connecting import faulty
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
-from tui_agent.agent.extensions.claude_forms import arguments_for_claude, arguments_from_claude
+from tui_agent.agent.extensions.claude import arguments_for_claude, arguments_from_claude
 from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.agent.extensions.hook_files import Hook, read_hooks
 from tui_agent.context.compaction.draft import Draft

@@ -9,7 +9,7 @@ from tests.agent.talking import say, talking
 from tui_agent.agent import events
 from tui_agent.agent.commands.table import run_command
 from tui_agent.agent.extensions.agents import own_agents
-from tui_agent.agent.extensions.claude_rules import rules_of
+from tui_agent.agent.extensions.claude import rules_of
 from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.view import View

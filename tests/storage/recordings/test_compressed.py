@@ -10,8 +10,7 @@ import pytest
 
 from tui_agent.cli import main
 from tui_agent.replay.many import find, hash_of
-from tui_agent.storage.recordings.compressed import head_of
-from tui_agent.storage.recordings.reading import read_file
+from tui_agent.storage.recordings.reading import head_of, read_file
 from tui_agent.storage.recordings.recording import UnreadableRecording
 
 MODULES = ("compression.zstd", "backports.zstd")

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.commands import branches, context, servers, session, worktree
+from tui_agent.agent.commands import branches, context, servers, session
 from tui_agent.agent.commands.command import AT_ONCE, Command, CommandReply, command_name, refused
 from tui_agent.system.resources import prompt_text
 from tui_agent.text import sentence
@@ -94,7 +94,7 @@ COMMANDS: Final = (
     Command("undo-edits", "undo only the last turn's file changes", branches.undo_edits, "[redo]"),
     Command("fork", "start another branch at a message", branches.fork, "[number]"),
     Command("tree", "list branches, or go to one", branches.tree, "[number]", ("branches",)),
-    Command("worktree", "open a git worktree, or hand this one back", worktree.worktree, "[what]"),
+    Command("worktree", "open a git worktree, or hand this one back", session.worktree, "[what]"),
     Command("todo", "show the model's task list", context.todo),
     Command("recall", "search everything ever said", context.recall, "[--all] <text>"),
     Command("permissions", "list what is allowed unasked; remove a rule", session.permissions, "[number]"),

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tui_agent.agent.extensions.claude_forms import OURS
+from tui_agent.agent.extensions.claude import OURS
 from tui_agent.agent.extensions.files import AGENTS, ExtensionFolder, MarkdownFile, Source, markdown_files
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.models.base import ModelError

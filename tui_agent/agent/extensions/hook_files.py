@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import structs
 
-from tui_agent.agent.extensions.claude_forms import names_of
+from tui_agent.agent.extensions.claude import names_of
 from tui_agent.agent.extensions.files import (
     AGENTS,
     COMMANDS,

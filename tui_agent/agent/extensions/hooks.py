@@ -17,10 +17,10 @@ from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
+from tui_agent.agent.extensions.claude import HookTranscript
 from tui_agent.agent.extensions.files import MOST_BYTES, ExtensionFolder, is_there
 from tui_agent.agent.extensions.hook_calls import HookConnections, posted, used, verdict_of
 from tui_agent.agent.extensions.hook_files import Event, FoundHooks, Hook, hooks_signature, read_hooks
-from tui_agent.agent.extensions.transcript import HookTranscript
 from tui_agent.conversation.blocks import ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Message
 from tui_agent.regex import regex

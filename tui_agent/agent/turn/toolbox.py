@@ -15,7 +15,7 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
-from tui_agent.agent.extensions import claude_forms
+from tui_agent.agent.extensions import claude
 from tui_agent.agent.extensions.agents import RUN_AGENT, RunAgent
 from tui_agent.agent.extensions.hook_files import Event
 from tui_agent.agent.extensions.hooks import HookAnswer, Hooks
@@ -397,9 +397,9 @@ class Toolbox(msgspec.Struct, eq=False):
 
     async def _ask_hooks(self, event: Event, call: ToolCall, emit: Emit, **fields: object) -> HookAnswer:
         """What the user's hooks say to an event of a call."""
-        names, about = claude_forms.names_of(call.name), object_in(call.arguments)
+        names, about = claude.names_of(call.name), object_in(call.arguments)
         target = next((about[key] for key in ("command", "path", "url") if isinstance(about.get(key), str)), "")
-        fields = {**claude_forms.call_for_claude(call, self._workspace.root), **fields}
+        fields = {**claude.call_for_claude(call, self._workspace.root), **fields}
         said = await self._hooks.fire(event, fields, emit, names, str(target))
         self._ended_by_hook = said.ended or self._ended_by_hook
         return said
@@ -415,7 +415,7 @@ class Toolbox(msgspec.Struct, eq=False):
             failed = {"error": output.text[:HOOK_CHARS], "is_interrupt": False}
             after = await self._ask_hooks("PostToolUseFailure", call, emit, **failed)
         else:
-            response = claude_forms.result_for_claude(call, output, self._workspace.root, HOOK_CHARS)
+            response = claude.result_for_claude(call, output, self._workspace.root, HOOK_CHARS)
             after = await self._ask_hooks("PostToolUse", call, emit, tool_response=response)
         notes = [f"[a hook of the user says] {text}" for text in (before.context, after.context) if text]
         if before.arguments:
@@ -551,7 +551,7 @@ class _HookedAsk:
         if said.allowed:
             self.changes = said if said.arguments else HookAnswer()
             return PermissionAnswer(allowed=True)
-        name = claude_forms.names_of(self._call.name)[0]
+        name = claude.names_of(self._call.name)[0]
         self._hooks.notify("permission_prompt", f"tui-agent needs your permission to use {name}", self._emit)
         return await self._ask(question)
 
@@ -559,7 +559,7 @@ class _HookedAsk:
 def _changed(call: ToolCall, said: HookAnswer) -> ToolCall:
     """The call with the arguments that a hook gave it."""
     return msgspec.structs.replace(
-        call, arguments=_json(claude_forms.arguments_from_claude(call.name, object_in(said.arguments)))
+        call, arguments=_json(claude.arguments_from_claude(call.name, object_in(said.arguments)))
     )
 
 
