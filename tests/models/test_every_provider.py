@@ -86,7 +86,7 @@ async def test_a_coding_task_of_many_steps_breaks_no_rule(name: str, open_model:
         ]
         assert "".join(block.text for block in last.blocks if isinstance(block, Text)) == ANSWER
         assert [a.stop_reason for a in talk.answers] == ["tool_calls"] * 4 + ["end_turn"]
-        assert [bool(a.dropped_reasoning) for a in talk.answers] == [False] * 5
+        assert getattr(server, "dropped_thinking", []) == []
         reasons = any(isinstance(b, Reasoning) and b.text for a in talk.answers for b in a.blocks)
         assert reasons == (name != "responses:gpt-4.1")
         assert server.violations == []

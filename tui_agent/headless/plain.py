@@ -135,7 +135,6 @@ class PlainOutput:
         """The call that was told of last, if no result was since."""
 
     def tell(self, event: events.AgentEvent) -> None:
-        """Say an event."""
         match event:
             case events.ModelCallStarted():
                 self._answering = self._thinking = False

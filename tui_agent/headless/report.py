@@ -60,12 +60,10 @@ class RunReport:
             )
 
     def fail(self, kind: str, message: str, *, retryable: bool = False, hint: str = "") -> None:
-        """Note that the run failed."""
         self.failure = events.TurnFailed(kind=kind, message=message, retryable=retryable, hint=hint)
 
     @property
     def text(self) -> str:
-        """The final answer."""
         return self.finished.text if self.finished else ""
 
     @property

@@ -83,7 +83,6 @@ class OpenText:
     details: list[str] = field(default_factory=list)
 
     def add(self, text: str) -> StreamEvent:
-        """Append a piece."""
         text = valid_text(text)
         self.pieces.append(text)
         return ReasoningDelta(text) if self.thought else TextDelta(text)
@@ -132,8 +131,6 @@ def closed(opened: OpenText | ToolCall) -> Block:
 
 
 class Closable(Protocol):
-    """A client that holds connections."""
-
     async def close(self) -> None:
         """Release them."""
         ...
@@ -248,7 +245,6 @@ class Adapter(ABC, Generic[Client, AnyReply]):
         return self._profile
 
     async def close(self) -> None:
-        """Release connections."""
         await self._connection.close()
 
     @abstractmethod

@@ -91,17 +91,15 @@ class ModelRetrying(msgspec.Struct, frozen=True):
 class Completed(msgspec.Struct, frozen=True):
     """The whole answer.
 
-    `dropped_reasoning`: reasoning blocks of the request that the provider ignored. `cache_miss`: why it could not read
-    the previous request's prefix from its cache (``messages_changed`` …; empty: not reported). `answer_id`: the
-    provider's id of this answer, for the next request's `follows`. `timings`: None if the server does not report them.
-    `charged_usd`: what the server says that the call cost; None if it does not.
+    `cache_miss`: why the provider could not read the previous request's prefix from its cache (``messages_changed`` …;
+    empty: not reported). `answer_id`: its id of this answer, for the next request's `follows`. `timings`: None if the
+    server does not report them. `charged_usd`: what the server says that the call cost; None if it does not.
     """
 
     blocks: tuple[Block, ...]
     usage: Usage
     stop_reason: StopReason
     model: str = ""
-    dropped_reasoning: int = 0
     cache_miss: str = ""
     answer_id: str = ""
     timings: Timings | None = None
@@ -257,15 +255,15 @@ class ReasoningRefused(InvalidRequest):
 
 
 class PictureRefused(InvalidRequest):
-    """The provider refuses a picture of the request. `pictures`: which one; empty: unknown.
-
-    `place`: its path in the request's JSON, in the provider's notation.
+    """The provider refuses a picture of the request. `pictures`: which one, once the adapter has found it; empty:
+    unknown. `place`: its path in the request's JSON, in the provider's notation.
     """
 
-    def __init__(self, message: str, *, place: str = "", pictures: tuple[Image, ...] = ()) -> None:
+    pictures: tuple[Image, ...] = ()
+
+    def __init__(self, message: str, *, place: str = "") -> None:
         super().__init__(message)
         self.place = place
-        self.pictures = pictures
 
 
 class ConnectionLost(ModelError):

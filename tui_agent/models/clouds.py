@@ -11,7 +11,6 @@ import msgspec
 from typing_extensions import override
 
 from tui_agent.conversation.profile import ModelProfile
-from tui_agent.models.adapter import IDLE_TIMEOUT_S
 from tui_agent.models.anthropic.adapter import AnthropicModel, http_client, post
 from tui_agent.models.anthropic.request import AnthropicOptions
 from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError
@@ -86,8 +85,8 @@ SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 class ClaudeOnVertex(AnthropicModel):
     """A Claude model served by Vertex AI."""
 
-    def __init__(self, provider: Provider, profile: ModelProfile, *, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
-        super().__init__(provider, profile, idle_timeout_s=idle_timeout_s)
+    def __init__(self, provider: Provider, profile: ModelProfile) -> None:
+        super().__init__(provider, profile)
         self._place = ""
 
     @override

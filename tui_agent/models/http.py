@@ -72,7 +72,6 @@ class HttpClient:
         )
 
     async def close(self) -> None:
-        """Release the connections."""
         await self._http.aclose()
 
     async def events(self, path: str, body: bytes) -> AsyncGenerator[bytes, None]:

@@ -92,7 +92,6 @@ def _brief(value: object) -> object:
 
 
 def as_json(value: object) -> str:
-    """Compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

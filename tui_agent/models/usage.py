@@ -88,7 +88,6 @@ class UsageTracker:
         self._known_to_parent = False
 
     def start_turn(self) -> None:
-        """Start a new turn."""
         self.turn, self.in_turn = Totals(), True
 
     def end_turn(self) -> None:
@@ -137,7 +136,6 @@ class Speedometer:
         self._speeds: dict[str, Speed] = {}
 
     def of(self, model: str) -> Speed:
-        """A model's speed."""
         return self._speeds.get(model, Speed())
 
     def measure(self, model: str, timings: Timings, usage: Usage, kept: int) -> Speed:

@@ -74,8 +74,6 @@ class Allowed(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting."""
-
     key: str
     default: Value
     allowed: Allowed

@@ -152,13 +152,13 @@ class Spans:
         if self._turn is not None:
             self._turn.last = max(self._turn.last, entry.time)
 
-    def end_turn(self, now: float, stop_reason: str = "", error: str = "") -> Iterator[Signal]:
+    def end_turn(self, now: float, stop_reason: str = "") -> Iterator[Signal]:
         """The signals of the end of the running turn, if one runs."""
         turn, self._turn = self._turn, None
         if turn is None:
             return
         yield from self._unwritten(turn)
-        error = error or (turn.error if stop_reason in ("", "error") else "")
+        error = turn.error if stop_reason in ("", "error") else ""
         error = error or (stop_reason if stop_reason in ("error", "interrupted") else "")
         attributes = {
             **self._of_model(names.INVOKE_AGENT, turn.model),

@@ -88,7 +88,6 @@ class _Message(msgspec.Struct):
     model: str = ""
     diagnostics: _Diagnostics | None = None
     usage: _Usage | None = None
-    input_transformations: list[_Kind] | None = None
     content: list[_ContentBlock] | None = None
     stop_reason: str | None = None
 
@@ -109,7 +108,6 @@ class _Event(msgspec.Struct):
     content_block: _ContentBlock | None = None
     delta: _Delta | None = None
     usage: _Usage | None = None
-    input_transformations: list[_Kind] | None = None
 
 
 _KNOWN = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message_stop"})
@@ -138,7 +136,6 @@ class AnthropicReply(Reply):
         self._blocks: dict[int, _Open] = {}
         self._usage = _Usage()
         self._stop_reason = ""
-        self._dropped = 0
         self._pages: dict[str, str] = {}
         self._id = self._cache_miss = ""
 
@@ -172,7 +169,6 @@ class AnthropicReply(Reply):
                 if event.delta is not None and event.delta.stop_reason:
                     self._stop_reason = event.delta.stop_reason
                 self._count(event.usage)
-                self._count_dropped(event.input_transformations)
                 found = Metered(self._used())
             case "message_stop":
                 self.complete = self.started
@@ -190,7 +186,6 @@ class AnthropicReply(Reply):
             self._used(),
             reason,
             valid_text(self._model),
-            self._dropped,
             cache_miss=one_line(self._cache_miss, _LONGEST_REASON),
             answer_id=valid_text(self._id),
         )
@@ -206,7 +201,6 @@ class AnthropicReply(Reply):
         missed = message.diagnostics.cache_miss_reason if message.diagnostics is not None else None
         self._cache_miss = missed.type if missed is not None else ""
         self._count(message.usage)
-        self._count_dropped(message.input_transformations)
         opened = [self._open_block(index, block) for index, block in enumerate(message.content or ())]
         return [Metered(self._used()), *(event for event in opened if event is not None)]
 
@@ -270,10 +264,6 @@ class AnthropicReply(Reply):
             for name in _Usage.__struct_fields__:
                 if (value := getattr(usage, name)) is not None:
                     setattr(self._usage, name, value)
-
-    def _count_dropped(self, transformations: list[_Kind] | None) -> None:
-        if transformations is not None:
-            self._dropped = sum(each.type == "thinking_dropped" for each in transformations)
 
     def _used(self) -> Usage:
         """The usage so far. Anthropic's ``input_tokens`` excludes cache reads and writes; ours is the whole prompt."""

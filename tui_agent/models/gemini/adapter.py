@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter
+from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, Adapter
 from tui_agent.models.base import ModelError
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import no_key, unreadable
@@ -32,10 +32,8 @@ API_VERSION = "v1beta"
 
 
 class GeminiModel(Adapter[HttpClient, GeminiReply]):
-    """A Gemini model."""
-
-    def __init__(self, provider: Provider, profile: ModelProfile, *, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
-        super().__init__(provider, profile, idle_timeout_s=idle_timeout_s)
+    def __init__(self, provider: Provider, profile: ModelProfile) -> None:
+        super().__init__(provider, profile)
         self._encoder = GeminiEncoder(profile.id)
 
     @override

@@ -66,8 +66,6 @@ PULL_IDLE_TIMEOUT_S = 120.0
 
 
 class OllamaModel(Adapter[HttpClient, OllamaReply]):
-    """A model run by Ollama."""
-
     def __init__(
         self,
         provider: Provider,

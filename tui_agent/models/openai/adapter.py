@@ -78,17 +78,10 @@ OpenAiReply: TypeAlias = ChatReply | ResponsesReply
 class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
     """A model on a server with one of OpenAI's APIs."""
 
-    def __init__(
-        self,
-        provider: Provider,
-        profile: ModelProfile,
-        service: OpenAiServer,
-        *,
-        idle_timeout_s: float | None = None,
-    ) -> None:
+    def __init__(self, provider: Provider, profile: ModelProfile, service: OpenAiServer) -> None:
         self._service = addressed(service)
-        default = LOCAL_IDLE_TIMEOUT_S if self._service.local else IDLE_TIMEOUT_S
-        super().__init__(provider, profile, idle_timeout_s=default if idle_timeout_s is None else idle_timeout_s)
+        timeout_s = LOCAL_IDLE_TIMEOUT_S if self._service.local else IDLE_TIMEOUT_S
+        super().__init__(provider, profile, idle_timeout_s=timeout_s)
         self._chat = ChatEncoder()
         self._responses = ResponsesEncoder()
         self._counts = True
