@@ -4,7 +4,7 @@ What the value of a flag may be is the business of the settings; here it is only
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn, get_args
@@ -148,14 +148,8 @@ def _agent_parser() -> _Parser:
     parser.epilog = _EPILOG
     parser.add_argument("words", nargs="*", metavar="PROMPT", help="sent as soon as the app opens")
     parser.add_argument("--version", action="version", version=f"tui-agent {__version__}")
-    parser.add_argument(
-        "--demo", action="store_true", help="open a recorded session in a temporary folder, to try things; needs no key"
-    )
-    parser.add_argument(
-        "--plain",
-        action="store_true",
-        help="a conversation in plain lines, as for screen readers",
-    )
+    _switch(parser, "--demo", "open a recorded session in a temporary folder, to try things; needs no key")
+    _switch(parser, "--plain", "a conversation in plain lines, as for screen readers")
     parser.add_argument(
         "--worktree",
         nargs="?",
@@ -181,7 +175,7 @@ def _agent_parser() -> _Parser:
     )
     which = "continue this session, or choose one from a list; ID can be its title, or a session file of another agent"
     resume.add_argument("-r", "--resume", nargs="?", const="", metavar="ID", help=which)
-    resume.add_argument("--fork", action="store_true", help="continue on a new branch; the existing one stays as it is")
+    _switch(resume, "--fork", "continue on a new branch; the existing one stays as it is")
     _add_session_flags(parser)
     return parser
 
@@ -189,11 +183,9 @@ def _agent_parser() -> _Parser:
 def _add_session_flags(parser: _Parser) -> None:
     _add_settings_flags(parser)
     access = parser.add_argument_group("access")
-    access.add_argument(
-        "--add-dir", action="append", default=[], metavar="DIR", help="treat this folder as part of the project"
-    )
-    access.add_argument("--yolo", action="store_true", help="never ask (--ask allow) and show no guard notices")
-    access.add_argument("--trust", action="store_true", help="trust this project's own settings and instructions")
+    _several(access, "--add-dir", "DIR", "treat this folder as part of the project")
+    _switch(access, "--yolo", "never ask (--ask allow) and show no guard notices")
+    _switch(access, "--trust", "trust this project's own settings and instructions")
 
 
 def _sessions_parser() -> _Parser:
@@ -201,7 +193,7 @@ def _sessions_parser() -> _Parser:
     parser.description = "List the sessions, newest first, or make sessions of what other agents recorded."
     parser.add_argument("action", nargs="?", default="list", choices=("list", "import"), help="default: list")
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="import: session files of other agents")
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    _switch(parser, "--json", "one JSON object per line")
     return parser
 
 
@@ -214,18 +206,14 @@ def _trace_parser() -> _Parser:
     parser.description = "Print the trace of a session, one event per line."
     which = "the session's id, or the beginning of it (default: the newest session of this folder)"
     parser.add_argument("session", nargs="?", default="", metavar="SESSION", help=which)
-    parser.add_argument(
-        "--kind", action="append", default=[], metavar="KIND", help="only events of this kind (default: all)"
-    )
-    parser.add_argument("--follow", action="store_true", help="print new events as they come, until Ctrl+C")
+    _several(parser, "--kind", "KIND", "only events of this kind (default: all)")
+    _switch(parser, "--follow", "print new events as they come, until Ctrl+C")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="complete events, as one JSON object per line")
-    form.add_argument("--html", default="", metavar="FILE", help="write the session as one self-contained page")
-    form.add_argument("--atif", action="store_true", help="the session as one ATIF trajectory (JSON)")
-    form.add_argument(
-        "--otlp", action="store_true", help="send the session to OpenTelemetry, with its own times (docs/telemetry.md)"
-    )
-    form.add_argument("--verify", action="store_true", help="check that nothing in the trace was changed or removed")
+    _switch(form, "--json", "complete events, as one JSON object per line")
+    _text(form, "--html", "FILE", "write the session as one self-contained page")
+    _switch(form, "--atif", "the session as one ATIF trajectory (JSON)")
+    _switch(form, "--otlp", "send the session to OpenTelemetry, with its own times (docs/telemetry.md)")
+    _switch(form, "--verify", "check that nothing in the trace was changed or removed")
     return parser
 
 
@@ -236,7 +224,7 @@ def _batch_parser() -> _Parser:
         "prompt, and id, folder, ref, model, max_usd, schema. A batch that was stopped goes on where it was."
     )
     parser.add_argument("tasks", metavar="TASKS.jsonl", help="the tasks, one JSON object a line")
-    parser.add_argument("--jobs", type=_tokens, default=2, metavar="N", help="tasks at a time (default: 2)")
+    _number(parser, "--jobs", 2, "tasks at a time (default: 2)")
     parser.add_argument("--max-usd", type=float, metavar="USD", help="what all tasks together may cost")
     parser.add_argument("--out", metavar="FILE", help="the results (default: TASKS.results.jsonl)")
     parser.add_argument(
@@ -253,16 +241,14 @@ def _batch_parser() -> _Parser:
 def _usage_parser() -> _Parser:
     parser = _new_parser("tui-agent usage", "[--days N] [--by model|tool|server|project|day|command] [--json]")
     parser.description = "Say where the money went in all sessions, with missed caches and what compaction saved."
-    parser.add_argument(
-        "--days", type=_tokens, default=30, metavar="N", help="of the last N days (0: all; default: 30)"
-    )
+    _number(parser, "--days", 30, "of the last N days (0: all; default: 30)")
     parser.add_argument(
         "--by",
         default="model",
         choices=("model", "tool", "server", "project", "day", "command"),
         help="what a line is: model (default), tool, server, project, day or command",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    _switch(parser, "--json", "one JSON object")
     return parser
 
 
@@ -288,32 +274,19 @@ def _replay_parser() -> _Parser:
         metavar="AGENT",
         help="all sessions of claude-code, codex, gemini-cli, pi or tui-agent on this machine",
     )
-    parser.add_argument(
-        "--policy", action="append", default=[], metavar="NAME", help="replay under this policy (default: all)"
-    )
-    parser.add_argument(
-        "--model", action="append", default=[], metavar="ID", help="at this model's prices (default: its own)"
-    )
-    parser.add_argument(
-        "--window",
-        action="append",
-        type=_tokens,
-        default=[],
-        metavar="N",
-        help="input tokens of the model (default: its own)",
-    )
+    _several(parser, "--policy", "NAME", "replay under this policy (default: all)")
+    _several(parser, "--model", "ID", "at this model's prices (default: its own)")
+    _several(parser, "--window", "N", "input tokens of the model (default: its own)", _tokens)
     _add_set(parser, "any setting")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--plot", default="", metavar="FILE.svg", help="plot dollars against what stays verbatim")
+    _switch(parser, "--json", "one JSON object")
+    _text(parser, "--plot", "FILE.svg", "plot dollars against what stays verbatim")
     many = parser.add_argument_group("many sessions")
-    many.add_argument("--html", default="", metavar="FILE", help="write the report as a page; it has figures only")
-    many.add_argument("--results", default="", metavar="FILE", help="where results are kept, as JSON Lines")
+    _text(many, "--html", "FILE", "write the report as a page; it has figures only")
+    _text(many, "--results", "FILE", "where results are kept, as JSON Lines")
     many.add_argument("--shard", type=_shard, default=(0, 1), metavar="I/N", help="only the Ith of N parts")
-    many.add_argument("--jobs", type=_tokens, default=0, metavar="N", help="processes (default: one per core)")
-    many.add_argument("--executor", default="", metavar="ADDRESS", help="a cluster instead: dask://HOST:PORT")
-    many.add_argument(
-        "--check", default="", metavar="FILE", help="check that no word of the sessions is in this report"
-    )
+    _number(many, "--jobs", 0, "processes (default: one per core)")
+    _text(many, "--executor", "ADDRESS", "a cluster instead: dask://HOST:PORT")
+    _text(many, "--check", "FILE", "check that no word of the sessions is in this report")
     return parser
 
 
@@ -328,17 +301,13 @@ def _exam_parser() -> _Parser:
         "score its answers by rule. What that costs is shown and asked first. SESSION: as for `tui-agent replay`."
     )
     parser.add_argument("recording", metavar="SESSION", help="the recorded session")
-    parser.add_argument("--model", default="", metavar="ID", help="the model that is asked (default: the session's)")
-    parser.add_argument(
-        "--policy", action="append", default=[], metavar="NAME", help="only this policy (default: ours and others')"
-    )
-    parser.add_argument(
-        "--window", type=_tokens, default=0, metavar="N", help="input tokens of the model (default: its own)"
-    )
-    parser.add_argument("--questions", type=_tokens, default=20, metavar="N", help="questions at most (default: 20)")
-    parser.add_argument("--dry-run", action="store_true", help="print questions, answers and budget; ask nothing")
-    parser.add_argument("--yes", action="store_true", help="ask without confirmation")
-    parser.add_argument("--json", action="store_true", help="one JSON object, with every answer")
+    _text(parser, "--model", "ID", "the model that is asked (default: the session's)")
+    _several(parser, "--policy", "NAME", "only this policy (default: ours and others')")
+    _number(parser, "--window", 0, "input tokens of the model (default: its own)")
+    _number(parser, "--questions", 20, "questions at most (default: 20)")
+    _switch(parser, "--dry-run", "print questions, answers and budget; ask nothing")
+    _switch(parser, "--yes", "ask without confirmation")
+    _switch(parser, "--json", "one JSON object, with every answer")
     _add_set(parser, "any setting")
     return parser
 
@@ -347,10 +316,10 @@ def _acp_parser() -> _Parser:
     parser = _new_parser("tui-agent acp", "[settings flags]")
     parser.description = "Connect to an editor over standard input and output (Agent Client Protocol; docs/editors.md)."
     _add_session_flags(parser)
-    parser.add_argument(
+    _switch(
+        parser,
         "--unattended",
-        action="store_true",
-        help="for harnesses: ask no person, let calls pass (--ask to change that), stop at $20, run only a named model",
+        "for harnesses: ask no person, let calls pass (--ask to change that), stop at $20, run only a named model",
     )
     return parser
 
@@ -358,7 +327,7 @@ def _acp_parser() -> _Parser:
 def _web_parser() -> _Parser:
     parser = _new_parser("tui-agent web", "[--port N] [--host ADDRESS] [settings flags]")
     parser.description = "Serve the app to a browser on this machine; the address it prints has a token (docs/web.md)."
-    parser.add_argument("--port", type=_tokens, default=0, metavar="N", help="default: one that is free")
+    _number(parser, "--port", 0, "default: one that is free")
     parser.add_argument(
         "--host",
         default=LOOPBACK,
@@ -378,7 +347,7 @@ def _doctor_parser() -> _Parser:
 def _config_parser() -> _Parser:
     parser = _new_parser("tui-agent config", "[--json] [settings flags]")
     parser.description = "Print every setting with its effective value and where that comes from."
-    parser.add_argument("--json", action="store_true", help="one JSON object that maps keys to value and source")
+    _switch(parser, "--json", "one JSON object that maps keys to value and source")
     _add_settings_flags(parser)
     return parser
 
@@ -405,7 +374,7 @@ def _import_parser() -> _Parser:
     parser.add_argument(
         "--from", dest="agent", required=True, choices=("claude-code", "codex", "gemini"), help="whose settings to read"
     )
-    parser.add_argument("--yes", action="store_true", help="write them to your settings; without it, only show them")
+    _switch(parser, "--yes", "write them to your settings; without it, only show them")
     return parser
 
 
@@ -420,8 +389,8 @@ def _plugin_parser() -> _Parser:
     )
     parser.add_argument("action", nargs="?", default="list", choices=PLUGIN_ACTIONS, help="default: list")
     parser.add_argument("words", nargs="*", metavar="WORD", help="the source, and names of plugins")
-    parser.add_argument("--ref", default="", metavar="NAME", help="add: this branch or tag")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    _text(parser, "--ref", "NAME", "add: this branch or tag")
+    _switch(parser, "--yes", "do not ask")
     return parser
 
 
@@ -461,6 +430,25 @@ def _new_parser(program: str, usage: str) -> _Parser:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+
+
+def _switch(group: argparse._ActionsContainer, name: str, meaning: str) -> None:
+    group.add_argument(name, action="store_true", help=meaning)
+
+
+def _text(group: argparse._ActionsContainer, name: str, metavar: str, meaning: str) -> None:
+    group.add_argument(name, default="", metavar=metavar, help=meaning)
+
+
+def _number(group: argparse._ActionsContainer, name: str, default: int, meaning: str) -> None:
+    group.add_argument(name, type=_tokens, default=default, metavar="N", help=meaning)
+
+
+def _several(
+    group: argparse._ActionsContainer, name: str, metavar: str, meaning: str, kind: Callable[[str], object] = str
+) -> None:
+    """An option that may be given more than once."""
+    group.add_argument(name, action="append", type=kind, default=[], metavar=metavar, help=meaning)
 
 
 def _add_settings_flags(parser: _Parser) -> None:
