@@ -27,16 +27,15 @@ from tui_agent.models.call_repair import MAX_SEARCHED, fit, read_object, repaire
 from tui_agent.models.catalogue import Catalogue
 from tui_agent.models.clouds import _address as region_address
 from tui_agent.models.errors import SHORTEST_KEY, TEXT_LIMIT, ErrorReply, failure, plain, redact, too_long
-from tui_agent.models.learned import MOST_KEPT, Learned, load_refused, save_refused
 from tui_agent.models.offline.answers import summary_of
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.openai.facts import ServerFacts, facts_in, facts_of_gateway
 from tui_agent.models.originals import stands_for
 from tui_agent.models.pictures import LARGEST_SIDE, fitted, halved
 from tui_agent.models.prices import sold_anywhere
+from tui_agent.models.provider import MOST_KEPT, Learned, load_refused, save_refused
 from tui_agent.models.refusals import longest_answer_in, seconds_to_reset
-from tui_agent.models.token_bounds import KnownSize, LastMeasured, most_tokens
-from tui_agent.models.tokenizer import CHUNK_CHARS, SAMPLED_CHUNKS, TiktokenTokenizer
+from tui_agent.models.tokens import CHUNK_CHARS, SAMPLED_CHUNKS, KnownSize, LastMeasured, TiktokenTokenizer, most_tokens
 from tui_agent.models.usage import FEWEST_READ, FEWEST_WRITTEN, SHORTEST_S, Speed, Speedometer
 from tui_agent.settings.schema import Endpoint, EndpointModel
 

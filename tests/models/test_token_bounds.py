@@ -8,7 +8,7 @@ from tests.servers.openai_chat import ChatServer
 from tests.servers.script import Script, Step
 from tests.test_packaging import ROOT
 from tui_agent.models.base import ContextOverflow
-from tui_agent.models.token_bounds import PICTURE_TOKENS, LastMeasured, most_tokens
+from tui_agent.models.tokens import PICTURE_TOKENS, LastMeasured, most_tokens
 
 
 class Sample(msgspec.Struct):

@@ -8,7 +8,7 @@ from tests.models.talking import PNG, assistant, closing, create_model, finish, 
 from tests.servers.openai_chat import ChatServer
 from tests.servers.script import Script, Step
 from tui_agent.models.base import ContextOverflow
-from tui_agent.models.token_bounds import KnownSize, LastMeasured
+from tui_agent.models.tokens import KnownSize, LastMeasured
 
 MODEL = "deepseek-v4-pro"
 ANSWER = "Twelve words are enough for an answer that is to be counted."

@@ -10,7 +10,7 @@ import tiktoken
 from tiktoken.load import load_tiktoken_bpe
 
 from tui_agent.context.counting import Tokenizer
-from tui_agent.models.tokenizer import CHUNK_CHARS, RANKS, Ranks, load_tokenizer
+from tui_agent.models.tokens import CHUNK_CHARS, RANKS, Ranks, load_tokenizer
 
 URL = "https://ranks.invalid/tiny.tiktoken"
 

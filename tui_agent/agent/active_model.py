@@ -16,7 +16,7 @@ from tui_agent.models.base import Model, Timings
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.choice import configured_model, model_of_tier
 from tui_agent.models.prices import look_up
-from tui_agent.models.tokenizer import load_tokenizer
+from tui_agent.models.tokens import load_tokenizer
 from tui_agent.models.usage import Speed, Speedometer
 from tui_agent.settings.schema import Settings
 from tui_agent.system.durable import in_thread, to_completion

@@ -52,9 +52,8 @@ from tui_agent.models.errors import (
     unreadable,
     wrong_server,
 )
-from tui_agent.models.learned import load_refused, save_refused
 from tui_agent.models.prices import look_up
-from tui_agent.models.provider import Provider
+from tui_agent.models.provider import Provider, load_refused, save_refused
 from tui_agent.models.refusals import longest_answer_in
 
 Client = TypeVar("Client", bound="Closable")

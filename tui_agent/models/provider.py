@@ -1,20 +1,30 @@
-"""The record of a provider: its names and models, where its key and address come from, and how to create a model.
+"""The record of a provider: its names and models, where its key and address come from, and how to create a model; and
+what was learned of its servers from their refusals, kept in files of the home folder for the next processes.
 
-`records.py` has them all. Model lists, questions for keys, errors and the doctor read these records; no other table
+`records.py` has all records. Model lists, questions for keys, errors and the doctor read these records; no other table
 names a provider. Records import no SDK; models do, on first use.
+
+Learned is, for example, reasoning whose signature a provider has refused: neither that request nor a later one can be
+sent with it, so digests of it are kept, by provider, address and model. The log keeps the reasoning itself; delete
+`refused-reasoning.json` to have it sent again.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
 from tui_agent.conversation.profile import ModelProfile, Tier
 from tui_agent.models.base import InstalledModel, LocalModels, Model, PullProgress
 from tui_agent.settings.schema import TierModels
+from tui_agent.settings.sources import home_folder
+from tui_agent.system.durable import make_private_folder, write_file
+from tui_agent.system.lenient import decoded_file
 
 NO_MODELS = TierModels(frontier="", mid="", small="")
 
@@ -90,3 +100,51 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def has_credentials(self) -> bool:
         """Whether there is a key or a sign-in, or none exists for it."""
         return not self.keys or any(map(os.environ.get, self.keys)) or self.signed_in()
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """Words by key, such as a server's address and a model, in the file `name`; of at most `most` keys."""
+
+    name: str
+    most: int
+
+    def of(self, key: str) -> Sequence[str]:
+        """The words of a key. Reads a file."""
+        return self._read().get(key, ())
+
+    def keep(self, key: str, words: Sequence[str]) -> None:
+        """Write the words of a key, the newest one; a failure only means that they have to be learned again."""
+        kept: dict[str, Sequence[str]] = {**self._read()}
+        kept.pop(key, None)
+        kept[key] = words
+        with suppress(OSError):
+            make_private_folder(self._path.parent)
+            write_file(self._path, msgspec.json.encode(dict(list(kept.items())[-self.most :])))
+
+    def _read(self) -> dict[str, list[str]]:
+        return decoded_file(self._path, dict[str, list[str]]) or {}
+
+    @property
+    def _path(self) -> Path:
+        return home_folder(os.environ) / self.name
+
+
+_REFUSED = Learned("refused-reasoning.json", most=50)
+MOST_KEPT = 5_000
+"""The most refusals remembered for a model; the oldest are forgotten first, and would be refused once more."""
+
+
+def load_refused(provider: Provider, model: str) -> frozenset[str]:
+    """The digests of what this provider, at its current address, has refused of a model. Reads a file."""
+    return frozenset(_REFUSED.of(_key(provider, model)))
+
+
+def save_refused(provider: Provider, model: str, refused: Iterable[str]) -> None:
+    """Add digests to a file."""
+    before = _REFUSED.of(_key(provider, model))
+    _REFUSED.keep(_key(provider, model), [*before, *sorted(set(refused) - set(before))][-MOST_KEPT:])
+
+
+def _key(provider: Provider, model: str) -> str:
+    address = next(filter(None, map(os.environ.get, provider.addresses)), "")
+    return f"{provider.id} {address} {model}"

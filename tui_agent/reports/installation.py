@@ -16,7 +16,7 @@ from msgspec import structs
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import CATALOGUE, Catalogue, catalogue_of
 from tui_agent.models.provider import Provider
-from tui_agent.models.tokenizer import cache_folder, load_tokenizer
+from tui_agent.models.tokens import cache_folder, load_tokenizer
 from tui_agent.settings import Settings, SettingsError, json_text, load_settings, settings_by_key, values_by_key
 from tui_agent.settings.brought import standing
 from tui_agent.settings.sources import PROJECT_FILE, USER_FILE

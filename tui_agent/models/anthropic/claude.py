@@ -9,7 +9,7 @@ import os
 import re
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from tui_agent.models.learned import Learned
+from tui_agent.models.provider import Learned
 from tui_agent.regex import regex
 from tui_agent.system.network import host_of
 

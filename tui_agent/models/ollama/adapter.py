@@ -49,7 +49,7 @@ from tui_agent.models.ollama.request import OllamaEncoder, OllamaOptions, Piece
 from tui_agent.models.ollama.server import OllamaFacts, address_of, loaded_context, names_in, read_facts
 from tui_agent.models.provider import Provider
 from tui_agent.models.refusals import overflow_in
-from tui_agent.models.token_bounds import LastMeasured
+from tui_agent.models.tokens import LastMeasured
 
 INFO_TIMEOUT_S = 2.0
 IDLE_TIMEOUT_S = 1800.0

@@ -46,7 +46,7 @@ from tui_agent.models.openai.tokens import counts_of
 from tui_agent.models.prices import prices_by_name
 from tui_agent.models.provider import Provider
 from tui_agent.models.refusals import overflow_in
-from tui_agent.models.token_bounds import PICTURE_TOKENS, LastMeasured
+from tui_agent.models.tokens import PICTURE_TOKENS, LastMeasured
 
 LOCAL_IDLE_TIMEOUT_S = 1800.0
 """Loading a local model and reading a long prompt sends no bytes, and takes minutes without a GPU."""

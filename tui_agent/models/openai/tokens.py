@@ -14,7 +14,7 @@ import msgspec
 
 from tui_agent.models.errors import ServerRefusedError, WrongServerError
 from tui_agent.models.http import HttpClient
-from tui_agent.models.token_bounds import PICTURE_TOKENS
+from tui_agent.models.tokens import PICTURE_TOKENS
 
 TIMEOUT_S = 20.0
 """Seconds to wait for a count; a busy server would answer too late to be useful."""
