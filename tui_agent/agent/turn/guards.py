@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -29,10 +29,12 @@ from tui_agent.conversation.profile import HOUR_S, ModelProfile
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import MTOK, UsageTracker
-from tui_agent.storage.ledger import Ledger
 from tui_agent.system.durable import make_private_folder, to_completion
 from tui_agent.text import money_text
 from tui_agent.tools.base import Ask, PermissionQuestion, Preview
+
+if TYPE_CHECKING:
+    from tui_agent.storage.ledger import Ledger
 
 WatchdogMode: TypeAlias = Literal["warn", "off", "prompt", "auto"]
 
@@ -338,8 +340,10 @@ DAYS: Final = "days"
 """The folder of the ledgers, one for each day."""
 
 
-def ledger_of_today(home: Path, usd: float) -> Ledger:
+def ledger_of_today(home: Path, usd: float) -> "Ledger":
     """The ledger of all sessions of this day, in which they may cost so much; older ones are removed."""
+    from tui_agent.storage.ledger import Ledger  # it needs sqlite
+
     today = home / DAYS / f"{date.today()}.db"
     kept = f"{date.today() - timedelta(days=2)}"  # a call of yesterday may still be under way
     if not today.exists():
@@ -364,7 +368,7 @@ class LogShare:
     `ledger`: returns the one that counts now. `tracker`: what its calls have cost. `refusal`: said at the ceiling.
     """
 
-    def __init__(self, ledger: Callable[[], Ledger], tracker: UsageTracker, refusal: str = TASKS) -> None:
+    def __init__(self, ledger: "Callable[[], Ledger]", tracker: UsageTracker, refusal: str = TASKS) -> None:
         self._ledger, self._tracker, self._refusal = ledger, tracker, refusal
 
     @asynccontextmanager
@@ -391,7 +395,7 @@ class LogShare:
             await to_completion(asyncio.to_thread(ledger.settle, call, cost))
 
     async def _reserved(
-        self, ledger: Ledger, provider: str, least: float, most: float, waits: Callable[[str], None]
+        self, ledger: "Ledger", provider: str, least: float, most: float, waits: Callable[[str], None]
     ) -> int:
         has_waited = False
         while True:
