@@ -14,7 +14,11 @@ from tests.servers.running import in_process
 from tests.tui.app.test_terminal_app import Terminal
 
 
-@pytest.mark.parametrize("provider", [*WITH_LOCAL, "offline"])
+@pytest.mark.parametrize(
+    "provider",
+    # The wires of the others are tried without a screen.
+    ["offline", "anthropic", *(pytest.param(each, marks=pytest.mark.soak) for each in ("gemini", "ollama"))],
+)
 def test_the_task_is_done_on_screen(provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make_coding_workspace(tmp_path / "project")
     with ExitStack() as servers:
