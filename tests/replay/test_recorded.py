@@ -1,7 +1,7 @@
 """A recording with its usage: the sizes it tells, what is predicted of its calls, and how far off that is."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +153,67 @@ def test_a_cache_that_was_lost_once_early_is_not_expected_to_be_lost_again_and_a
     assert accuracy.losses["step"].lost == 1
     assert accuracy.rest is not None
     assert error_of(*accuracy.rest.costs) == pytest.approx(0, abs=0.1)
+
+
+def growing(reads: Callable[[int, int, str], int]) -> Iterator[dict[str, Any]]:
+    """120 calls whose prompts grow by 1,000 tokens each, with prompts and pauses between them.
+
+    `reads` gives what a call reads from the cache: of its number, the tokens of the last prompt, and the moment.
+    """
+    now = 0.0
+    for number in range(120):
+        moment = "pause" if number % 30 == 29 else "prompt" if number % 6 == 0 else "step"
+        now += 900 if moment == "pause" else 20
+        if moment == "step":
+            yield {**result(str(number - 1), "word " * 580), "time": now}
+        else:
+            yield user("word " * 580, time=now)
+        usage = {"input_tokens": 10_000 + 1_000 * number, "output_tokens": 10}
+        usage["cache_read_tokens"] = reads(number, 9_000 + 1_000 * number, moment) if number else 0
+        calls = () if number % 6 == 5 or number % 30 == 28 else (call(str(number)),)
+        yield answer("word", *calls, usage=usage, time=now + 1, model=MODEL)
+
+
+def test_whatever_a_cache_loses_the_sum_is_right_as_recorded(tmp_path: Path) -> None:
+    """Some calls lose nearly all, some a part; at some moments the one, at some the other."""
+
+    def reads(number: int, before: int, moment: str) -> int:
+        lost = {"pause": 1.0, "prompt": (number % 4) / 4, "step": 0.9 * (number % 17 == 3)}[moment]
+        return round(before * (1 - lost))
+
+    accuracy, _, _ = check(read_file(write(tmp_path / "s.jsonl", growing(reads))), cache="implicit")
+    assert {moment: each.calls for moment, each in accuracy.losses.items()} == {
+        "prompt": 19,
+        "step": 96,
+        "pause": 4,
+        "edit": 0,
+    }
+    predicted, recorded = accuracy.predicted, accuracy.recorded
+    assert error_of(predicted.cache_read_tokens, recorded.cache_read_tokens) == pytest.approx(0, abs=0.002)
+    assert error_of(*accuracy.costs) == pytest.approx(0, abs=0.01)
+
+
+def test_what_is_not_yet_in_a_cache_is_not_more_in_a_longer_prompt(tmp_path: Path) -> None:
+    lines = growing(lambda _, before, moment: before - (3_000 if moment == "step" else 0))
+    accuracy, _, _ = check(read_file(write(tmp_path / "s.jsonl", lines)), cache="implicit")
+    assert accuracy.rest is not None
+    predicted, recorded = accuracy.rest.predicted, accuracy.rest.recorded
+    steps = [each for each in accuracy.rest.calls if each.recorded.cache_read_tokens < each.likely_read]
+    assert len(steps) > 60
+    assert max(abs(each.predicted.cache_read_tokens - each.recorded.cache_read_tokens) for each in steps) < 1_000
+    assert error_of(predicted.input_tokens, recorded.input_tokens) == pytest.approx(0, abs=0.002)
+
+
+def test_what_another_model_has_read_is_in_no_cache(tmp_path: Path) -> None:
+    """A cache is that of one model, and lives from its last call on."""
+    lines = list(growing(lambda _, before, __: before))
+    answers = [line for line in lines if line["role"] == "assistant"]
+    for line in (*answers[:20], *answers[60:80]):
+        line["model"] = "claude-other"
+    accuracy, _, _ = check(read_file(write(tmp_path / "s.jsonl", iter(lines))))
+    first = accuracy.calls[0]
+    assert (first.number, first.predicted.cache_read_tokens) == (21, 0)
+    assert accuracy.losses["pause"].calls == 5
 
 
 def test_reasoning_that_the_provider_removes_at_a_prompt_is_learned(tmp_path: Path) -> None:

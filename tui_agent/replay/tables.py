@@ -20,8 +20,7 @@ SHOWN_PROBLEMS: Final = 5
 SHOWN_CALLS: Final = 5
 """The most calls with a wrongly predicted cache read that the table lists; JSON has all."""
 _MOMENTS: Final[Mapping[Moment, str]] = {
-    "prompt": "prompts",
-    "insert": "messages beside results",
+    "prompt": "prompts and other messages",
     "step": "other calls",
     "pause": "pauses longer than its time to live",
     "edit": "edits",
