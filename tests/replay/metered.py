@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from tests.replay.sessions import START, Session
 from tests.servers.cache import CacheUse, PromptCache, Segment
-from tui_agent.storage.recordings.claude_code import CLEARED
+from tui_agent.storage.recordings.recording import CLEARED
 
 MODEL = "claude-opus-4-7"
 SYSTEM_TOKENS = 14_200

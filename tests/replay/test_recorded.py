@@ -30,8 +30,10 @@ from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.replay.forecast import Accuracy, compare, error_of
 from tui_agent.replay.recorded import as_recorded, measure
+from tui_agent.replay.replaying import OWN, Replay
 from tui_agent.replay.script import MeasuredSizes, make_script
 from tui_agent.replay.simulation import ReplayOutcome, simulate
+from tui_agent.replay.tables import table
 from tui_agent.settings import Settings
 from tui_agent.storage.recordings.reading import read_file
 from tui_agent.storage.recordings.recording import Recording
@@ -455,6 +457,14 @@ def test_an_error_without_anything_recorded_is_infinite() -> None:
     assert error_of(0, 0) == 0
     assert error_of(5, 0) == float("inf")
     assert error_of(90, 100) == pytest.approx(-0.1)
+
+
+def test_usage_of_a_model_that_nobody_sells_is_said_not_to_be_compared(tmp_path: Path) -> None:
+    usage = {"input_tokens": 5_000, "output_tokens": 5}
+    lines = [user("a"), answer("b", usage=usage, model="nobody-sells-this")]
+    report = Replay(read_file(write_lines(tmp_path / "a.jsonl", *lines)), Settings())
+    report.run(["as recorded"], report.profile(OWN))
+    assert "which is nobody-sells-this's: its prices are not known" in table(report)
 
 
 def test_calls_of_another_model_are_not_compared(tmp_path: Path) -> None:

@@ -79,13 +79,18 @@ class Replay:
         self.outcomes += found
         return found
 
-    def _answered(self, profile: ModelProfile) -> bool:
-        """Whether the recording may have been made with this model."""
+    @property
+    def is_priced(self) -> bool:
+        """Whether the prices of the model that answered are known."""
         try:
-            model = self.recording.model
-            return not model or priced_profile(self._settings, model).name == profile.name
+            return bool(priced_profile(self._settings, self.recording.model))
         except UnreadableRecording:
             return False
+
+    def _answered(self, profile: ModelProfile) -> bool:
+        """Whether the recording may have been made with this model."""
+        model = self.recording.model
+        return not model or (self.is_priced and priced_profile(self._settings, model).name == profile.name)
 
 
 def _as_billed(outcome: ReplayOutcome, accuracy: Accuracy) -> ReplayOutcome:

@@ -292,7 +292,7 @@ def _model_calls(
             arrived.append(message)
             continue
         number += 1
-        starts_turn = any(not each.is_result for each in arrived)
+        starts_turn = any(not each.is_result and each.message.kind != "notice" for each in arrived)
         if timed:
             clock = max([clock, *(each.message.time for each in arrived)]) if arrived else message.message.time
         else:

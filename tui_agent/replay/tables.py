@@ -70,9 +70,8 @@ def table(report: Replay) -> str:
             lines += _accuracy_lines(accuracy)
         elif recording.metered:
             model_name = printable(recording.model)
-            lines.append(
-                f"not compared with the recorded usage, which is {model_name}'s: --model {model_name} does that"
-            )
+            why = f"--model {model_name} does that" if report.is_priced else "its prices are not known"
+            lines.append(f"not compared with the recorded usage, which is {model_name}'s: {why}")
         lines += aligned([_HEADINGS, *map(_row, here)])
         lines += [
             f"{each.policy}: {each.bill.calls_over_window:,} of its calls would not have fitted the window"

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from tests.replay.recordings import write_lines
 from tests.storage.recordings.test_reading import said
-from tui_agent.conversation.entries import Summarized, Usage
+from tui_agent.conversation.entries import Cleared, Summarized, Usage
 from tui_agent.storage.recordings.reading import read_file
+from tui_agent.storage.recordings.recording import CLEARED
 
 
 def pi_line(kind: str, name: str, parent: str | None, **more: object) -> dict[str, object]:
@@ -159,8 +160,10 @@ def finish(total: int) -> dict[str, object]:
 
 
 def test_opencode(tmp_path: Path) -> None:
-    """An answer of several steps is several answers; a message that was reverted is not there any more."""
-    time = {"start": 1_795_000_000_000, "end": 1_795_000_001_250}
+    """An answer of several steps is several answers; a message that was reverted is not there any more, and a result
+    that was cleared is cleared from the next message on.
+    """
+    time = {"start": 1_795_000_000_000, "end": 1_795_000_001_250, "compacted": 1_795_000_060_000}
     state = {"status": "completed", "input": {"command": "make"}, "output": "no", "metadata": {"exit": 2}, "time": time}
     messages = [
         opencode("m1", "user", {"type": "text", "text": "build it"}, summary={"title": "Build", "diffs": []}),
@@ -176,7 +179,7 @@ def test_opencode(tmp_path: Path) -> None:
             finish(8006),
             modelID="m",
         ),
-        opencode("m3", "user", {"type": "compaction", "auto": True}),
+        opencode("m3", "user", {"type": "compaction", "auto": True}, time={"created": 1_795_000_090_000}),
         opencode("m4", "assistant", {"type": "text", "text": "So far."}, modelID="m", summary=True),
         opencode("m5", "user", {"type": "text", "text": "on"}),
         opencode("m6", "assistant", {"type": "text", "text": "Yes."}, modelID="m"),
@@ -197,6 +200,9 @@ def test_opencode(tmp_path: Path) -> None:
     assert [message.usage for message in recording.metered] == [Usage(7807, 7680, 0, 199, 103)] * 2
     assert (recording.messages[2].outcome.exit_code, recording.messages[2].duration_ms) == (2, 1250)
     assert [(each.first, each.last) for each in recording.log if isinstance(each, Summarized)] == [(1, 4)]
+    assert [(each.seq, each.results, each.texts) for each in recording.log if isinstance(each, Cleared)] == [
+        (5, (3,), (CLEARED,))
+    ]
 
 
 def test_atif_with_an_answer_in_several_steps(tmp_path: Path) -> None:

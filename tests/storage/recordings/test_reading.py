@@ -119,7 +119,12 @@ def used(call_id: str, content: object, **more: object) -> dict[str, object]:
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **more}
 
 
+def attached(kind: str, **more: object) -> dict[str, object]:
+    return {"type": "attachment", "isSidechain": False, "attachment": {"type": kind, **more}}
+
+
 def test_claude_code(tmp_path: Path) -> None:
+    named = {"type": "text", "file": {"filePath": "/plan.md", "content": "the plan"}}
     recording = read_file(
         write_lines(
             tmp_path / "c.jsonl",
@@ -127,12 +132,16 @@ def test_claude_code(tmp_path: Path) -> None:
             {"type": "file-history-snapshot", "messageId": "m", "snapshot": {}},
             claude("user", "please look", uuid="u1"),
             claude("user", "please look", uuid="u1"),
+            attached("file", filename="/plan.md", content=named),
+            attached("skill_listing", content="- a skill"),
             claude("assistant", [{"type": "thinking", "thinking": "hm", "signature": "s"}], id="msg_1"),
             claude("assistant", [{"type": "text", "text": "I look."}], id="msg_1"),
             claude("assistant", [use("t1")], id="msg_1"),
             claude("user", [used("t1", "one")]),
             claude("assistant", [use("t2")], id="msg_1"),
             claude("user", [used("t2", [{"type": "text", "text": "two"}], is_error=True)]),
+            attached("queued_command", prompt="no, the other", commandMode="prompt"),
+            attached("queued_command", prompt="a task has ended", commandMode="task-notification"),
             claude("assistant", [use("s1")], id="msg_s", isSidechain=True),
             claude("user", "compacted", isCompactSummary=True),
             claude("assistant", [{"type": "text", "text": "Done."}], id="msg_2"),
@@ -141,13 +150,24 @@ def test_claude_code(tmp_path: Path) -> None:
     )
     assert said(recording) == [
         "user: please look",
+        "user: /plan.md:\nthe plan",
         'assistant: <hm> I look. Read({"file_path":"/x.py"})=t1 Read({"file_path":"/x.py"})=t2',
         "user: t1->one",
         "user: t2->two!",
+        "user: no, the other",
+        "user: a task has ended",
         "assistant: Done.",
     ]
     assert (recording.format, recording.timed, recording.model) == ("claude-code", True, "claude-opus-4-7")
-    assert [problem.line for problem in recording.problems] == [14]
+    assert [problem.line for problem in recording.problems] == [18]
+    own_words = [message for message in recording.messages if message.role == "user" and not message.kind]
+    assert len(own_words) == 2
+
+
+@pytest.mark.parametrize(("written", "read"), [("glm-5", "glm-5"), ("<synthetic>", "")])
+def test_the_model_that_answered_in_claude_code(tmp_path: Path, written: str, read: str) -> None:
+    answer = {"type": "assistant", "message": {"role": "assistant", "content": "Done.", "model": written}}
+    assert read_file(write_lines(tmp_path / "c.jsonl", claude("user", "go"), answer)).model == read
 
 
 ENDED = {"stdout": "ok", "stderr": "", "interrupted": False, "isImage": False}

@@ -2,13 +2,14 @@
 
 The format is not documented by its maker; this reads what its files hold: an answer is written in one line per block,
 all with the same `message.id`, results come in `user` lines, side chains are subtasks (where they have files of their
-own, each is a conversation), and lines of other types (summaries, snapshots, titles) say nothing to the model. Each
-line of an answer repeats the usage of its call, in which `input_tokens` counts neither what was read from the cache nor
-what was written to it. A compaction is a `system` line of the subtype `compact_boundary`, which names what is kept, and
-a `user` line with `isCompactSummary`, which holds the summary; one of the subtype `microcompact_boundary` names the
-calls whose results are left out from there on. `parentUuid` names the line before: where the user has gone back, the
-lines of all branches stand in one file. A command's exit code stands at the start of the text of one that failed; of
-one that ended well, `toolUseResult` has the output.
+own, each is a conversation), and lines of other types (summaries, snapshots, titles) say nothing to the model; of an
+`attachment`, what the user typed while the model worked, what a task in the background reports, and a file that the
+user named are read. Each line of an answer repeats the usage of its call, in which `input_tokens` counts neither what
+was read from the cache nor what was written to it. A compaction is a `system` line of the subtype `compact_boundary`,
+which names what is kept, and a `user` line with `isCompactSummary`, which holds the summary; one of the subtype
+`microcompact_boundary` names the calls whose results are left out from there on. `parentUuid` names the line before:
+where the user has gone back, the lines of all branches stand in one file. A command's exit code stands at the start of
+the text of one that failed; of one that ended well, `toolUseResult` has the output.
 """
 
 import re
@@ -19,12 +20,20 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tui_agent.conversation.entries import NO_OUTCOME, Outcome, Usage
+from tui_agent.conversation.entries import NO_OUTCOME, Outcome, Usage, notice
 from tui_agent.storage.recordings.fields import Json, block_of, blocks_of, words
-from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, RecordingReader, usage_of_uncached
+from tui_agent.storage.recordings.recording import (
+    CLEARED,
+    UNUSABLE,
+    ConversationBuilder,
+    RecordingReader,
+    usage_of_uncached,
+)
 
-CLEARED: Final = "[Old tool result content cleared]"
-"""What Claude Code shows in place of a result that it has cleared."""
+_SPEAKING: Final = ("user", "assistant", "attachment")
+"""Types of lines that say something to the model, or may."""
+_NO_MODEL: Final = "<synthetic>"
+"""What stands for the model where Claude Code itself wrote an answer."""
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,3})\b")
 
 
@@ -80,7 +89,7 @@ class ClaudeCodeReader(RecordingReader):
         elif record["subtype"].text == "microcompact_boundary" and bool(side) == bool(self._side):
             cleared = [each.text for each in record["microcompactMetadata"]["compactedToolIds"]]
             builder.clearing(cleared, CLEARED, record["timestamp"].seconds)
-        if kind not in ("user", "assistant") or record["isApiErrorMessage"].flag:
+        if kind not in _SPEAKING or record["isApiErrorMessage"].flag:
             return
         if self._side is None:
             self._side = side
@@ -95,8 +104,10 @@ class ClaudeCodeReader(RecordingReader):
         elif kind == "assistant":
             model = message["model"].text
             usage = builder.usage(number, message["usage"], self._used)
-            named = model if model.startswith("claude") else ""
+            named = "" if model == _NO_MODEL else model
             builder.answer(number, blocks, time, answer_id=message["id"].text, model=named, usage=usage)
+        elif kind == "attachment":
+            self._attached(number, record["attachment"].loose, time)
         else:
             parts = content if isinstance(content.value, list) else ()
             results = [part for part in parts if part["type"].loose.text == "tool_result"]
@@ -109,6 +120,16 @@ class ClaudeCodeReader(RecordingReader):
                 builder.user(number, blocks, time)
         if name:
             self._places[name] = builder.place
+
+    def _attached(self, number: int, attached: Json, time: float) -> None:
+        file = attached["content"]["file"]
+        if attached["type"].text == "file" and (text := file["content"].text):
+            self.builder.add(notice(f"{file['filePath'].text}:\n{text}"), time)
+        elif attached["type"].text == "queued_command" and (said := blocks_of(attached["prompt"], block_of)):
+            if attached["commandMode"].text == "task-notification":
+                self.builder.add(notice(words(said)), time)
+            else:
+                self.builder.user(number, said, time)
 
     def _used(self, record: Json) -> Usage:
         if writes := record["cache_creation"]:
@@ -144,7 +165,7 @@ def abandoned(lines: Iterable[bytes]) -> frozenset[str]:
             link = msgspec.json.decode(line, type=_Link)
             if link.uuid and not link.is_sidechain:
                 links.append(link)
-    speaking = [link for link in links if link.type in ("user", "assistant")]
+    speaking = [link for link in links if link.type in _SPEAKING]
     if not any(link.parent_uuid for link in speaking):
         return frozenset()  # nothing is linked in this file
     kept = _branch(links, speaking[-1].uuid) if speaking else set()

@@ -3,7 +3,8 @@
 The form is that of the types in its SDK. A message has parts; an answer's are one or more steps, each a call of a model
 that ends with a `step-finish`, whose tokens count what was read from the cache, what was written to it and what was
 thought beside `input` and `output`. A tool's part holds its call and its result. A summary is an answer with `summary`,
-to a message of the user's with a part `compaction`. What stands after `revert` was taken back.
+to a message of the user's with a part `compaction`. What stands after `revert` was taken back. A result that was
+cleared has the time of that (`compacted`) beside its own.
 """
 
 import msgspec
@@ -12,7 +13,13 @@ from typing_extensions import override
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall
 from tui_agent.conversation.entries import Outcome, Usage
 from tui_agent.storage.recordings.fields import Json, blocks_of, picture_at, words
-from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, RecordingReader, usage_of_uncached
+from tui_agent.storage.recordings.recording import (
+    CLEARED,
+    UNUSABLE,
+    ConversationBuilder,
+    RecordingReader,
+    usage_of_uncached,
+)
 
 _MILLISECONDS = 1000
 
@@ -31,6 +38,8 @@ class OpencodeReader(RecordingReader):
         self._kept = ""
         """The message with which what a summary keeps begins; empty: it keeps nothing."""
         self._reverted = ""
+        self._cleared: dict[str, float] = {}
+        """When each result, by its call, was or will be cleared."""
 
     @override
     def take(self, number: int, line: bytes) -> None:
@@ -44,6 +53,9 @@ class OpencodeReader(RecordingReader):
         if self.left or (name and name == self._reverted):
             self.left += 1
             return
+        if due := [call for call, cleared in self._cleared.items() if cleared <= time]:
+            builder.clearing(due, CLEARED, time)
+            self._cleared = {call: cleared for call, cleared in self._cleared.items() if call not in due}
         match info["role"].text:
             case "user":
                 compactions = [part for part in message["parts"] if part["type"].text == "compaction"]
@@ -78,6 +90,8 @@ class OpencodeReader(RecordingReader):
     def _result(self, number: int, call: str, state: Json, time: float) -> None:
         failed = state["status"].text == "error"
         start, end = state["time"]["start"].seconds, state["time"]["end"].seconds
+        if cleared := state["time"]["compacted"].seconds:
+            self._cleared[call] = cleared / _MILLISECONDS
         self.builder.result(
             number,
             call,

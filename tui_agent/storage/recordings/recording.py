@@ -32,6 +32,8 @@ EXPECTED = (
 )
 UNUSABLE = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 """What a line raises that is not what its format says."""
+CLEARED: Final = "[Old tool result content cleared]"
+"""What Claude Code and opencode show in place of a result that they have cleared."""
 MOST_BYTES: Final = 512 * 1024 * 1024
 """Size of the largest file whose whole conversation is read into memory at once."""
 
