@@ -459,12 +459,18 @@ def test_an_error_without_anything_recorded_is_infinite() -> None:
     assert error_of(90, 100) == pytest.approx(-0.1)
 
 
-def test_usage_of_a_model_that_nobody_sells_is_said_not_to_be_compared(tmp_path: Path) -> None:
-    usage = {"input_tokens": 5_000, "output_tokens": 5}
+@pytest.mark.parametrize(
+    ("usage", "why"),
+    [
+        ({"input_tokens": 5_000, "output_tokens": 5}, "which is nobody-sells-this's: its prices are not known"),
+        (None, "no usage recorded: sizes are estimated, and no prediction is compared"),
+    ],
+)
+def test_it_is_said_why_no_usage_is_compared(tmp_path: Path, usage: object, why: str) -> None:
     lines = [user("a"), answer("b", usage=usage, model="nobody-sells-this")]
     report = Replay(read_file(write_lines(tmp_path / "a.jsonl", *lines)), Settings())
     report.run(["as recorded"], report.profile(OWN))
-    assert "which is nobody-sells-this's: its prices are not known" in table(report)
+    assert why in table(report)
 
 
 def test_calls_of_another_model_are_not_compared(tmp_path: Path) -> None:

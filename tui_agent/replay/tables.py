@@ -59,6 +59,8 @@ def table(report: Replay) -> str:
     if report.measured is not None:
         fixed, characters = report.measured.fixed, report.measured.chars_per_token
         lines.append(f"measured: {fixed:,} tokens of system prompt and tools, {characters:.2f} characters a token")
+    else:
+        lines.append("no usage recorded: sizes are estimated, and no prediction is compared")
     if recording.problems:
         shown = first_of([f"{problem.line} ({problem.why})" for problem in recording.problems], SHOWN_PROBLEMS)
         lines.append(printable(f"{len(recording.problems):,} malformed lines left out: {shown}"))

@@ -320,11 +320,19 @@ async def test_it_goes_on_with_any_provider(
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("content", ["", "not JSON\n", '{"type": "user"}\n', "\x00" * 4096])
-async def test_what_is_no_session_is_said_and_leaves_nothing(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "It is empty"),
+        ("not JSON\n[1]\n", "2 of its lines could not be used, line 1 first: no JSON object with a role or a type"),
+        ('{"type": "user"}\n', "line 1 first: a user's message without text"),
+        ("\x00" * 4096, "line 1 first: no JSON object"),
+    ],
+)
+async def test_what_is_no_session_is_said_and_leaves_nothing(tmp_path: Path, content: str, why: str) -> None:
     path = tmp_path / "other.jsonl"
     path.write_text(content)
-    with pytest.raises(SessionError, match="holds no answer of a model"):
+    with pytest.raises(SessionError, match=f"holds no answer of a model.*{why}"):
         async with talking(tmp_path, resume=str(path)):
             pass
     assert not list((tmp_path / "home").glob("sessions/*"))

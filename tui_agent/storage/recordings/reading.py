@@ -239,8 +239,11 @@ def read_file(path: Path, progress: Progress | None = None) -> Recording:
     log = builder.finish()
     messages = tuple(entry for entry in log if isinstance(entry, Message))
     if not any(message.role == "assistant" for message in messages):
-        malformed = f" {len(builder.problems)} of its lines could not be used." if builder.problems else ""
-        raise UnreadableRecording(f"{path} holds no answer of a model.{malformed} {EXPECTED}")
+        more = "" if reader is not None else " It is empty."
+        if builder.problems:
+            first = min(builder.problems, key=lambda problem: problem.line)
+            more = f" {len(builder.problems):,} of its lines could not be used, line {first.line} first: {first.why}."
+        raise UnreadableRecording(f"{path} holds no answer of a model.{more} {EXPECTED}")
     return Recording(
         name=path.name,
         format=form,
