@@ -1,6 +1,7 @@
 """What a summary must not lose."""
 
 import re
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -172,3 +173,10 @@ def test_a_long_text_is_read_in_pieces_that_end_where_no_mention_does() -> None:
     assert max(sizes[:5]) <= PIECE_CHARS + 20
     assert len(sizes) >= 7
     assert not any(text[end - 3 : end] == "12 " for _, end in bounds)
+
+
+def test_a_long_word_that_begins_as_a_version_is_judged_at_once() -> None:
+    """The time must not double with each character: such words stand in lock files, and none is a version."""
+    began = process_time()
+    assert mentions("1.2.3-rc1+a1b2 and 1.2.3" + "a1" * 90 + "_") == {"1.2.3-rc1+a1b2"}
+    assert process_time() - began < 1
