@@ -120,7 +120,7 @@ _PREDICTION: Final = """\
 Where a recording has its provider's usage, each call's usage is predicted and compared with it
 ([how](replay.md#how-accurate-is-it)): the error of a session's dollars, of the tokens sent, and of those read from the
 cache. How often a session lost its cache beyond the rules is taken from the session itself. If only its first third is
-known, the dollars of the rest are much farther off: a cache lost once or twice decides them, and that cannot be
+known, the dollars of the rest are farther off: a cache lost once or twice decides them, and that cannot be
 foreseen. The policies below are billed by the rules alone, so none of them pays for such losses."""
 _DOLLARS: Final = """\
 ## Dollars, and what they keep

@@ -6,7 +6,7 @@ provider do beyond these rules is learned as rates (`ClientHabits`): how much of
 other call, after a pause longer than its time to live, and after an edit; and how much of what is not read from it is
 written to it. What a call's own usage says is never used for it, except in the rates of a fit on all calls;
 `Accuracy.rest` has the calls after the first third, predicted with the rates of that third and with those that are
-usual. The latter were read off 175 public recordings of 64 repositories, none of which counts for more than 400 calls.
+usual. The latter were read off 174 public recordings of 55 repositories, none of which counts for more than 400 calls.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
