@@ -173,6 +173,7 @@ def test_opencode(tmp_path: Path) -> None:
             {"type": "step-start"},
             {"type": "reasoning", "text": "hm"},
             {"type": "tool", "tool": "bash", "callID": "c1", "state": state},
+            {"type": "tool", "tool": "bash", "callID": "c1", "state": state | {"output": "nor this"}},
             finish(8006),
             {"type": "step-start"},
             {"type": "text", "text": "Done."},
@@ -190,8 +191,9 @@ def test_opencode(tmp_path: Path) -> None:
     recording = read_file(path)
     assert said(recording) == [
         "user: build it",
-        'assistant: <hm> bash({"command":"make"})=c1',
+        'assistant: <hm> bash({"command":"make"})=c1 bash({"command":"make"})=c1+3',
         "user: c1->no",
+        "user: c1+3->nor this",
         "assistant: Done.",
         "user: on",
         "assistant: Yes.",
@@ -199,9 +201,9 @@ def test_opencode(tmp_path: Path) -> None:
     assert (recording.format, recording.model, recording.abandoned, recording.problems) == ("opencode", "m", 1, ())
     assert [message.usage for message in recording.metered] == [Usage(7807, 7680, 0, 199, 103)] * 2
     assert (recording.messages[2].outcome.exit_code, recording.messages[2].duration_ms) == (2, 1250)
-    assert [(each.first, each.last) for each in recording.log if isinstance(each, Summarized)] == [(1, 4)]
+    assert [(each.first, each.last) for each in recording.log if isinstance(each, Summarized)] == [(1, 5)]
     assert [(each.seq, each.results, each.texts) for each in recording.log if isinstance(each, Cleared)] == [
-        (5, (3,), (CLEARED,))
+        (6, (3, 4), (CLEARED,) * 2)
     ]
 
 

@@ -78,6 +78,10 @@ class OpencodeReader(RecordingReader):
         step: list[Json] = []
         for part in [*parts, Json({"type": "step-finish", "tokens": None if finishes else info["tokens"].value})]:
             if part["type"].text != "step-finish":
+                call = part["callID"].text
+                if call and isinstance(part.value, dict) and any(each["callID"].text == call for each in step):
+                    # Programs that redact sessions write the same word for every id.
+                    part = Json(part.value | {"callID": f"{call}+{len(step)}"})
                 step.append(part)
                 continue
             usage = self.builder.usage(number, part["tokens"], _used)
