@@ -236,6 +236,15 @@ def test_of_a_session_that_was_rewound_the_last_branch_goes_on(tmp_path: Path) -
     anew = claude("user", "Something else", uuid="u4", parentUuid=None)
     answer = claude("assistant", [{"type": "text", "text": "Of course."}], "m5", uuid="a6", parentUuid="u4")
     assert told(written(tmp_path / "anew.jsonl", (*REWOUND, anew, answer))) == ["Something else", "Of course."]
+    # What is attached goes with what it hangs from.
+    queued = {"type": "queued_command", "prompt": "Then this."}
+    more = {"type": "attachment", "uuid": "f1", "parentUuid": "u4", "attachment": queued}
+    again = {**more, "uuid": "f2", "parentUuid": "f1"}
+    assert told(written(tmp_path / "on.jsonl", (*REWOUND, anew, more, answer)))[1:] == ["Then this.", "Of course."]
+    other = claude("user", "Or this", uuid="u5", parentUuid=None)
+    answered = claude("assistant", [{"type": "text", "text": "Yes."}], "m6", uuid="a7", parentUuid="u5")
+    left = read_file(written(tmp_path / "left.jsonl", (*REWOUND, anew, more, again, other, answered)))
+    assert [message.blocks[0] for message in left.messages] == [Text("Or this"), Text("Yes.")]
     # A summary has no parent, and a parent may be in another file: what stands before it counts.
     boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "b1", "parentUuid": None}
     summary = claude("user", "In short.", uuid="b2", parentUuid="b1", isCompactSummary=True)

@@ -30,8 +30,6 @@ from tui_agent.storage.recordings.recording import (
     usage_of_uncached,
 )
 
-_SPEAKING: Final = ("user", "assistant", "attachment")
-"""Types of lines that say something to the model, or may."""
 _NO_MODEL: Final = "<synthetic>"
 """What stands for the model where Claude Code itself wrote an answer."""
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,3})\b")
@@ -72,7 +70,7 @@ class ClaudeCodeReader(RecordingReader):
     def __init__(self, builder: ConversationBuilder, abandoned: frozenset[str] = frozenset()) -> None:
         super().__init__(builder)
         self.left = len(abandoned)
-        self._abandoned = abandoned
+        self._abandoned = set(abandoned)
         self._places: dict[str, int] = {}
         self._kept = -1
         self._side: bool | None = None
@@ -89,8 +87,10 @@ class ClaudeCodeReader(RecordingReader):
         elif record["subtype"].text == "microcompact_boundary" and bool(side) == bool(self._side):
             cleared = [each.text for each in record["microcompactMetadata"]["compactedToolIds"]]
             builder.clearing(cleared, CLEARED, record["timestamp"].seconds)
-        if kind not in _SPEAKING or record["isApiErrorMessage"].flag:
+        if kind not in ("user", "assistant", "attachment") or record["isApiErrorMessage"].flag:
             return
+        if kind == "attachment" and record["parentUuid"].text in self._abandoned:
+            self._abandoned.add(name)  # another one may hang from it
         if self._side is None:
             self._side = side
         if (side and not self._side) or name in self._places or name in self._abandoned:
@@ -165,7 +165,7 @@ def abandoned(lines: Iterable[bytes]) -> frozenset[str]:
             link = msgspec.json.decode(line, type=_Link)
             if link.uuid and not link.is_sidechain:
                 links.append(link)
-    speaking = [link for link in links if link.type in _SPEAKING]
+    speaking = [link for link in links if link.type in ("user", "assistant")]
     if not any(link.parent_uuid for link in speaking):
         return frozenset()  # nothing is linked in this file
     kept = _branch(links, speaking[-1].uuid) if speaking else set()
