@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import date
@@ -14,6 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
+from tui_agent.agent import events
 from tui_agent.agent.briefing.briefing import (
     OWN_INSTRUCTIONS,
     Briefing,
@@ -22,11 +24,11 @@ from tui_agent.agent.briefing.briefing import (
     system_prompt,
 )
 from tui_agent.agent.briefing.tool_servers import OfferedTools
+from tui_agent.agent.events import AgentEvent
 from tui_agent.agent.extensions.claude import TRANSCRIPT, ClaudeRules, HookTranscript, tightening_rules
 from tui_agent.agent.extensions.files import ExtensionFolder, skill_folders
-from tui_agent.agent.extensions.hook_files import read_hooks
-from tui_agent.agent.extensions.hooks import Hooks, SessionFacts
-from tui_agent.agent.extensions.worktree_hooks import WorktreeHooks
+from tui_agent.agent.extensions.hook_files import Event, read_hooks
+from tui_agent.agent.extensions.hooks import HookAnswer, Hooks, SessionFacts
 from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.persistence import DiskPersistence
 from tui_agent.agent.subtasks import SubtaskRunner
@@ -85,6 +87,7 @@ from tui_agent.tools.shell.run_command import RunCommand
 from tui_agent.tools.tasks import EpisodeTool, MarkTaskDone, Todo
 from tui_agent.tools.web.fetch_url import FetchUrl
 from tui_agent.tools.web.web_search import SERVICES, ProviderSearch, WebSearch
+from tui_agent.worktrees import WorktreeError
 
 RATIOS_FILE: Final = "token-ratios.json"
 PAUSES_FILE: Final = "pauses.json"
@@ -121,6 +124,55 @@ def knowledge_of(settings: Settings, arguments: Arguments) -> SectionReader:
         memory_tokens=settings.context.memory_index_tokens,
         own=arguments.home / OWN_INSTRUCTIONS,
     )
+
+
+class WorktreeHooks:
+    """The hooks that make and clean up worktrees, before there is a session: what `session_worktree` asks in place of
+    git. `say` gets what hooks have to tell. Runs an event loop.
+    """
+
+    def __init__(self, hooks: Hooks, folder: Path, say: Callable[[str], None]) -> None:
+        self._hooks, self._folder, self._say = hooks, folder, say
+
+    def made(self, name: str) -> Path | None:
+        """The folder that a hook has made; None if there is no such hook. Raises `WorktreeError`."""
+        said = self._fire("WorktreeCreate", name=name)
+        if said.refused:
+            raise WorktreeError(f"a hook could not make it: {said.refused}")
+        if not said.worktree:
+            return None
+        place = self._folder / said.worktree
+        if ".." in place.parts or not place.is_dir():
+            raise WorktreeError(f"the folder that a hook has made cannot be used: {place}")
+        return place
+
+    def unwanted(self, folder: Path) -> bool:
+        """Whether the user wants the folder removed, of which git cannot say whether anything changed.
+
+        They are asked at the terminal; without one, it stays.
+        """
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return False
+        self._say(f"Remove the worktree {folder}? [y/N]")
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    def removing(self, folder: Path) -> bool:
+        """Have hooks clean up; whether the folder is gone."""
+        self._fire("WorktreeRemove", worktree_path=str(folder))
+        return not folder.exists()
+
+    def _fire(self, event: Event, **fields: str) -> HookAnswer:
+        async def fired() -> HookAnswer:
+            try:
+                return await self._hooks.fire(event, fields, self._tell)
+            finally:
+                await self._hooks.close()
+
+        return asyncio.run(fired())
+
+    def _tell(self, event: AgentEvent) -> None:
+        if isinstance(event, events.Notice):
+            self._say(f"{event.title}: {event.text}")
 
 
 def worktree_hooks(settings: Settings, arguments: Arguments, say: Callable[[str], None]) -> WorktreeHooks:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tui_agent.agent.commands.branches import REWOUND, UNDONE
+from tui_agent.agent.commands.command import number_of
 from tui_agent.system.durable import in_thread
 from tui_agent.text import counted, one_line, sentence
 from tui_agent.tui.cards.blocks import Block, Level, ProseBlock, ToolBlock
@@ -76,7 +77,7 @@ class BranchCommands:
             number = chosen
         # The user may choose what to rewind after they have seen the diff.
         word, _, what = number.partition(" ")
-        seq = _number(word) if what.strip() in REWOUND else None
+        seq = number_of(word) if what.strip() in REWOUND else None
         if seq is None:
             self._host.say(
                 Level.WARNING, "/rewind takes the number of a message of yours", hint="/rewind alone lists them"
@@ -183,7 +184,7 @@ class BranchCommands:
         agent = await self._host.agent()
         if self._refused():
             return
-        seq = _number(number)
+        seq = number_of(number)
         if number and seq is None:
             self._host.say(Level.WARNING, "/fork takes the number of a message, or nothing for the newest")
             return
@@ -211,7 +212,7 @@ class BranchCommands:
                 return
             number = chosen
 
-        tip = _number(number) or 0
+        tip = number_of(number) or 0
         await self._move(
             lambda: agent.branches.switch(tip), "The conversation stays on its branch", "/tree alone lists them"
         )
@@ -301,11 +302,6 @@ async def free(transcript: Transcript) -> None:
     while len(transcript):
         transcript.truncate(max(0, len(transcript) - FREED_AT_ONCE))
         await asyncio.sleep(0)
-
-
-def _number(word: str) -> int | None:
-    """Parse the number of an entry, of at most 18 digits; None if it is none."""
-    return int(word) if word.isdecimal() and len(word) <= 18 else None
 
 
 def _title_and_hint(event: "BranchChanged", before: Transcript, now: Transcript, *, undone: bool) -> tuple[str, str]:
