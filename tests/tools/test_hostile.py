@@ -327,5 +327,5 @@ async def test_a_page_cannot_start_behind_the_last_character(tmp_path: Path) -> 
 def test_arguments_nested_without_end_are_refused(tmp_path: Path) -> None:
     deep = reduce(lambda inner, _: f'{{"path":{inner}}}', range(5000), "1")
     # From 3.13 on, Python reads it.
-    with pytest.raises(ToolFailure, match="not valid JSON|does not fit"):
+    with pytest.raises(ToolFailure, match=r"not valid JSON|does not fit"):
         registry(tmp_path).get("read_file").access(deep, Workspace(tmp_path))
