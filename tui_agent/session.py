@@ -30,11 +30,11 @@ from tui_agent.arguments import Arguments
 from tui_agent.models.base import Model, ModelError, SeveralModels
 from tui_agent.models.choice import (
     SmallTierRefused,
-    check_names,
     check_parent,
     configured_model,
     meant_model,
     model_name,
+    with_meant_models,
 )
 from tui_agent.session_parts import (
     briefing_of,
@@ -261,8 +261,7 @@ async def _open(
     view, store = kept.view, kept.store
     entries = view.log.entries()
 
-    check_names(settings)
-    settings = await _with_window(settings, store)
+    settings = await _with_window(await asyncio.to_thread(with_meant_models, settings), store)
     keyless = await asyncio.to_thread(bring_keys, home, os.environ)
     model = await asyncio.to_thread(_main_model, settings, view.model)
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)

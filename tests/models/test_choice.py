@@ -1,9 +1,10 @@
 """Which model a name or a part of one means."""
 
+import msgspec
 import pytest
 
 from tui_agent.models.base import SeveralModels, UnknownModel
-from tui_agent.models.choice import meant_model
+from tui_agent.models.choice import meant_model, with_meant_models
 from tui_agent.settings import Settings
 
 
@@ -53,3 +54,19 @@ def test_an_unknown_name_is_none(typed: str) -> None:
     with pytest.raises(UnknownModel, match="There is no model") as unknown:
         meant_model(Settings(), typed)
     assert not isinstance(unknown.value, SeveralModels)
+
+
+def test_the_models_of_subtasks_and_fallbacks_may_be_named_by_a_part() -> None:
+    given = {"agentic": {"small_model": "gemini-3.8"}, "model": {"fallbacks": ["opus", "claude-haiku"]}}
+    settings = with_meant_models(msgspec.convert(given, Settings))
+    assert settings.agentic.small_model == "gemini:gemini-3.8-flash"
+    assert settings.model.fallbacks == ("anthropic:claude-opus-5-5", "anthropic:claude-haiku-5-5")
+    assert with_meant_models(Settings()) == Settings()
+
+
+@pytest.mark.parametrize("given", [{"agentic": {"small_model": "gemini-3"}}, {"model": {"fallbacks": ["gemini-3"]}}])
+def test_a_part_of_several_names_in_a_setting_is_said_with_its_name(given: dict[str, dict[str, object]]) -> None:
+    key = r"agentic\.small_model" if "agentic" in given else r"model\.fallbacks"
+    with pytest.raises(UnknownModel, match=rf'{key} \(.*\): "gemini-3" is a part of the names of several') as refused:
+        with_meant_models(msgspec.convert(given, Settings))
+    assert not isinstance(refused.value, SeveralModels)

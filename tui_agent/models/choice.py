@@ -7,6 +7,7 @@ Small models work well in subtasks, but as the main model of a long session they
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -195,19 +196,31 @@ def configured_model(settings: Settings, name: str, *, small: bool = False) -> M
     return catalogue_of(settings).create_model(name, local_models(settings), effort)
 
 
-def check_names(settings: Settings) -> None:
-    """Raise `UnknownModel`, naming the setting, if a setting for subtasks or tiers names an unknown model."""
+def with_meant_models(settings: Settings) -> Settings:
+    """The settings with the models that are meant by those for subtasks and fallbacks, as by `meant_model`.
+
+    Raises `UnknownModel`, naming the setting, if one of them or of those for tiers is unknown or a part of several
+    names. Call it in a thread.
+    """
     catalogue = catalogue_of(settings)
-    names = {"agentic.small_model": settings.agentic.small_model}
-    names |= {f"model.fallbacks ({name})": name for name in settings.model.fallbacks}
-    for provider in catalogue.with_keys():
-        names |= {f"models.{provider.id}.{tier}": model_of_tier(settings, provider.id, tier) for tier in TIERS}
-    for key, name in names.items():
+
+    def meant(key: str, name: str, find: Callable[[str], object]) -> str:
         try:
-            if name:
-                catalogue.resolve(name)
+            return str(find(name)) if name else ""
         except UnknownModel as error:
             raise UnknownModel(f"{key} ({settings.source(key)}): {error.message}") from error
+
+    for provider in catalogue.with_keys():
+        for tier in TIERS:
+            meant(f"models.{provider.id}.{tier}", model_of_tier(settings, provider.id, tier), catalogue.resolve)
+    find = partial(meant_model, settings)
+    small = meant("agentic.small_model", settings.agentic.small_model, find)
+    fallbacks = tuple(meant("model.fallbacks", name, find) for name in settings.model.fallbacks)
+    return msgspec.structs.replace(
+        settings,
+        agentic=msgspec.structs.replace(settings.agentic, small_model=small),
+        model=msgspec.structs.replace(settings.model, fallbacks=fallbacks),
+    )
 
 
 def small_model(settings: Settings, session_model: str) -> str:
