@@ -78,7 +78,7 @@ def test_a_panel_that_opened_by_itself_does_not_cover_the_conversation(tmp_path:
         terminal.until(lambda: f"╭{'─' * 78}╮" in terminal.text)
         terminal.until(lambda: "Tab goes to these rows" not in terminal.text and "For example" in terminal.text)
         terminal.process.send(F2)
-        terminal.shows("Tab goes to these rows")
+        terminal.shows("Tab goes to these rows, F2 closes")
         terminal.screen.resize(23, 79)
         terminal.process.setwinsize(23, 79)
         terminal.process.send("still there")

@@ -329,6 +329,17 @@ async def test_a_text_given_back_stands_before_what_was_written_since(app: Promp
         assert app.area.prompt.text == "old\nnew"
 
 
+async def test_what_was_typed_around_a_paste_comes_back_as_text(app: PromptApp) -> None:
+    typed = "point\n" * 14
+    async with app.run_test() as pilot:
+        await paste(app, pilot, "line\n" * 300)
+        sent = f"{app.area.prompt.draft()}why?\n{typed}"
+        app.area.prompt.clear_draft()
+        app.area.prompt.put(sent)
+        assert app.area.prompt.text == f"[pasted 300 lines]why?\n{typed}"
+        assert app.area.prompt.draft() == sent
+
+
 async def test_a_cleared_draft_can_be_had_back(app: PromptApp) -> None:
     async with app.run_test() as pilot:
         await write(pilot, "draft")

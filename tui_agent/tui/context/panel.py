@@ -258,7 +258,7 @@ class ContextPanel(Vertical):
     def _keys_text(self) -> str:
         key = self._keymap.text
         if not self.has_focus_within:
-            return f"{key('focus')} goes to these rows, {key('stop')} closes"
+            return f"{key('focus')} goes to these rows, {key('context')} closes"
         here = next((hints for kind, hints in HINTS.items() if isinstance(self._rows.key, kind)), None)
         if here is not None:
             keys = [f"{key(name)} {does}" for name, does in here.items()]

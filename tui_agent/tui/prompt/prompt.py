@@ -126,9 +126,7 @@ class Prompt(SteadyTextArea):
 
     def replace_draft(self, text: str) -> None:
         """Replace the text; one that is too long or has control characters is shown as a chip."""
-        text = self._pastes.fold_again(text)
-        shown = len(text) <= MAX_EDITED and clean(text) == text
-        self._replace_all(text if shown else self._pastes.fold(text))
+        self._replace_all(self._to_edit(text))
         self._completions.show(None)
 
     def begin(self, text: str) -> None:
@@ -138,10 +136,14 @@ class Prompt(SteadyTextArea):
         self.focus()
 
     def put(self, text: str) -> None:
-        """Put a text that was not sent above what the user has written since; a long one as a chip."""
+        """Put a text that was not sent above what the user has written since."""
         written = self.text
-        self.text = self._pastes.fold(text) + (f"\n{written}" if written.strip() else "")
+        self.text = self._to_edit(text) + (f"\n{written}" if written.strip() else "")
         self.move_cursor(self.document.end)
+
+    def _to_edit(self, text: str) -> str:
+        text = self._pastes.fold_again(text)
+        return text if len(text) <= MAX_EDITED and clean(text) == text else self._pastes.fold(text)
 
     def clear_draft(self) -> bool:
         """Empty the prompt, saving its text in the history. False if it was empty."""
