@@ -17,7 +17,7 @@ FILES_PUT_BACK: Final = "[the user has put files back as they were: {names}. Rea
 NAMED: Final = 50
 """The most files of each kind that are named."""
 
-NOTHING: Final = "No turn has changed files that could be put back"
+NOTHING: Final = "No turn has changed files that are still to be put back"
 NOTHING_TO_REDO: Final = "No files were put back that could be changed again"
 
 DOES: Final = {"restore": "changed back", "bring back": "brought back", "remove": "removed", "mode": "mode set back"}

@@ -11,6 +11,7 @@ from tests.tui.commands.test_branches import ALLOW, agent_of, ask, done, notices
 from tui_agent.arguments import Arguments
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.commands.branches import REDO_HINT, UNDO_HINT
 from tui_agent.tui.dialogs.files_screen import FilesScreen
 from tui_agent.tui.dialogs.row_list import RowList
 
@@ -80,6 +81,7 @@ async def test_conversation_or_files_alone(arguments: Arguments) -> None:
         await pilot.press("enter")
         await done(app, pilot)
         assert new.read_text() == "more\n"
+        assert [each.hint for each in notices(app)[-2:]] == [REDO_HINT, UNDO_HINT]
         await asked_to_rewind(app, pilot)
         await pilot.press("c")
         await done(app, pilot)
@@ -93,7 +95,7 @@ async def test_conversation_or_files_alone(arguments: Arguments) -> None:
         assert not new.exists()
         await send(app, pilot, "/undo-edits")
         await done(app, pilot)
-        assert notices(app)[-1].title == "No turn has changed files that could be put back"
+        assert notices(app)[-1].title == "No turn has changed files that are still to be put back"
 
 
 async def test_what_somebody_else_changed_is_put_back_where_that_is_asked_for(arguments: Arguments) -> None:

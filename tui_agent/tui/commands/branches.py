@@ -31,7 +31,8 @@ FREED_AT_ONCE: Final = 500
 CHANGING_BRANCH: Final = "changing the branch"
 UNDO_ASKED: Final = "Put these files back as they were?"
 REDO_ASKED: Final = "Change these files again?"
-BACK_AGAIN: Final = "/undo-edits redo changes them again"
+REDO_HINT: Final = "/undo-edits redo changes them again"
+UNDO_HINT: Final = "/undo-edits puts them back again"
 
 
 class FilesOutcome(msgspec.Struct, frozen=True):
@@ -145,7 +146,8 @@ class BranchCommands:
 
         async def put_back() -> None:
             if planned:
-                self._of_files = await self._put_back(agent, planned, wanted, tell=True)
+                hint = UNDO_HINT if redo else REDO_HINT
+                self._of_files = await self._put_back(agent, planned, wanted, tell=True, hint=hint)
                 self._tell_of_files(self._host.say)
 
         if not await self._move(look, "Nothing was put back", ""):
@@ -166,13 +168,15 @@ class BranchCommands:
         shown = await in_thread(ShownPlan.of, planned)
         return await self._host.question(FilesScreen(title, planned, shown, self._host.glyphs, rewinds=rewinds)) or ""
 
-    async def _put_back(self, agent: "Agent", planned: "PutBack", wanted: str, *, tell: bool) -> FilesOutcome:
+    async def _put_back(
+        self, agent: "Agent", planned: "PutBack", wanted: str, *, tell: bool, hint: str = REDO_HINT
+    ) -> FilesOutcome:
         from tui_agent.agent.files import done_text, title_of_done
         from tui_agent.tui.dialogs.files_screen import OVERWRITING
 
         done = await agent.files.put_back(planned, overwrite=wanted.endswith(OVERWRITING), tell=tell)
         level = Level.WARNING if done.failed or not done.done else Level.INFO
-        return FilesOutcome(level, title_of_done(done), done_text(planned, done), BACK_AGAIN if done.done else "")
+        return FilesOutcome(level, title_of_done(done), done_text(planned, done), hint if done.done else "")
 
     def _tell_of_files(self, say: Callable[..., object]) -> None:
         if self._of_files is not None:

@@ -78,8 +78,9 @@ class Steering:
         panel, self.panel = self.panel, None
         if panel is not None and panel.is_attached:  # it is not while the app ends
             panel.screen.set_class(False, "-context")
+            if panel.has_focus_within or self._host.focused is None:
+                self._host.entry.prompt.focus()
             panel.remove()
-            self._host.entry.prompt.focus()
 
     def changed(self) -> None:
         """Update what shows the context, after a change of it."""
