@@ -3,13 +3,25 @@
 import json
 import unicodedata
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len, get_character_cell_size
 
-from tui_agent.text import StreamCleaner, call_summary, clean, displayed, money_text, one_line, percent_text, printable
+import tui_agent
+from tui_agent.text import (
+    StreamCleaner,
+    call_summary,
+    clean,
+    displayed,
+    expanded,
+    money_text,
+    one_line,
+    percent_text,
+    printable,
+)
 
 _HOSTILE = st.text(
     st.sampled_from(
@@ -73,6 +85,13 @@ def test_a_displayed_line_is_as_wide_as_its_characters(text: str) -> None:
 
 def test_combining_marks_do_not_pile_up() -> None:
     assert displayed("Z" + "\u0301" * 50) == "Z" + "\u0301" * 3
+
+
+def test_a_path_that_begins_like_a_users_home_is_one_of_its_own() -> None:
+    assert expanded("~/notes.md") == Path.home() / "notes.md"
+    assert expanded("~nobody-here/a.png") == Path("~nobody-here/a.png")
+    code = "".join(path.read_text(encoding="utf-8") for path in Path(tui_agent.__file__).parent.rglob("*.py"))
+    assert ").expanduser()" not in code, "it raises where no such user is"
 
 
 def test_a_label_is_one_short_line() -> None:

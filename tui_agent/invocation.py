@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tui_agent.arguments import Arguments, UsageError
 from tui_agent.command_line import Parsed
 from tui_agent.printing import say
+from tui_agent.text import expanded
 
 if TYPE_CHECKING:
     from tui_agent.settings import Override, Settings
@@ -97,7 +98,7 @@ class Invocation(NamedTuple):
         overrides = [Override("--unattended", *each) for each in UNATTENDED] if self.flag("unattended") else []
         overrides += given
         for name in getattr(self.options, "add_dir", []):
-            place = (self.folder / Path(name).expanduser()).resolve()
+            place = (self.folder / expanded(name)).resolve()
             if not place.is_dir():
                 raise UsageError(f"--add-dir: {name}: not a folder")
             overrides.append(Override("--add-dir", "permissions.folders", (str(place),)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tui_agent.arguments import ExitCode, UsageError
 from tui_agent.invocation import Invocation, user_home
 from tui_agent.printing import fitted, is_terminal, print_text, say, write_page
-from tui_agent.text import printable
+from tui_agent.text import expanded, printable
 
 if TYPE_CHECKING:
     from tui_agent.settings import Settings
@@ -92,7 +92,7 @@ def sessions(call: Invocation) -> int:
         if not options.files:
             raise UsageError("sessions import: name a FILE that another agent recorded")
         for file in options.files:
-            print_text(imported(home, call.folder / file.expanduser()))
+            print_text(imported(home, call.folder / expanded(file)))
         return ExitCode.DONE
     width = get_terminal_size().columns if is_terminal(sys.stdout) else 0
     print_text(sessions_report(home, as_json=options.json, width=width))
@@ -112,7 +112,7 @@ def trace(call: Invocation) -> int:
         print_text(text)
         return ExitCode.DONE if unchanged else ExitCode.FAILED
     if options.html:
-        write_page(Path(options.html).expanduser(), trace_page(home, options.session))
+        write_page(expanded(options.html), trace_page(home, options.session))
         return ExitCode.DONE
     if options.atif:
         from tui_agent.reports.atif import trajectory
@@ -138,7 +138,7 @@ def _means_many(options: Namespace) -> bool:
 
     if not (options.recordings or options.agents):
         raise UsageError("replay: name a SESSION, a folder of sessions, or --from AGENT")
-    named = [Path(each).expanduser() for each in options.recordings]
+    named = [expanded(each) for each in options.recordings]
     folder = any(path.is_dir() and not (path / LOG_NAME).is_file() for path in named)
     given = (options.agents, options.html, options.results, options.executor, options.check, options.jobs)
     return len(named) != 1 or folder or "*" in options.recordings[0] or any(given) or options.shard != (0, 1)
@@ -179,7 +179,7 @@ def _replay_many(options: Namespace, home: Path, settings: "Settings") -> int:
             f"{', '.join(leaked)}: of the sessions" if leaked else f"No word of {len(found):,} sessions is in it."
         )
         return ExitCode.FAILED if leaked else ExitCode.DONE
-    results = Path(options.results).expanduser() if options.results else home / "replays.jsonl"
+    results = expanded(options.results) if options.results else home / "replays.jsonl"
     try:
         summary = replays.replay_many(
             wanted, home, settings, results=results, jobs=options.jobs, executor=options.executor

@@ -72,7 +72,7 @@ from tui_agent.storage.sessions import (
     subtask_folders,
 )
 from tui_agent.system.programs import keep_out_of
-from tui_agent.text import counted
+from tui_agent.text import counted, expanded
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.base import Ask
 from tui_agent.tools.files.buffers import Buffers
@@ -204,7 +204,7 @@ async def _found(arguments: Arguments) -> _Found:
 
 
 def _recorded(arguments: Arguments) -> Path:
-    return arguments.folder / Path(arguments.resume or "").expanduser()
+    return arguments.folder / expanded(arguments.resume or "")
 
 
 async def _taken_over(arguments: Arguments) -> _Found:

@@ -60,6 +60,7 @@ from tui_agent.system.lenient import decoded_file
 from tui_agent.system.regular import is_folder
 from tui_agent.system.resources import prompt_text
 from tui_agent.telemetry.telemetry import Telemetry, installed, problem, spans_for, wanted
+from tui_agent.text import expanded
 from tui_agent.tools.asking import AskUser, SubmitPlan
 from tui_agent.tools.base import Ask, Effect, Tool
 from tui_agent.tools.files.buffers import Buffers
@@ -238,7 +239,7 @@ def sandbox_of(
         program=arguments.home.resolve(),
         session=session.resolve(),
         shown=(session.resolve(), *above, *(folder.resolve() for folder in readable)),
-        added=tuple(Path(arguments.folder, path).expanduser() for path in settings.permissions.read),
+        added=tuple(Path(arguments.folder, expanded(path)) for path in settings.permissions.read),
         guarded=tuple(path for path in workspace.guarded if not is_folder(path) and workspace.contains(path)),
     )
     return Sandbox(settings.permissions.sandbox, places, network=settings.permissions.network, limits=limits)

@@ -7,6 +7,7 @@ painted: it makes the width of the line the sum of the widths of its characters,
 emoji. `printable` is for lines on standard output that programs read too: it removes nothing but escapes.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from datetime import datetime
@@ -245,6 +246,11 @@ def short_path(path: Path) -> str:
     """The path with ``~`` for the user's home."""
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
+
+
+def expanded(named: str | Path) -> Path:
+    """The path with the home for a leading ``~`` or ``~user``; as it is where there is no such user."""
+    return Path(os.path.expanduser(named))  # noqa: PTH111 - Path.expanduser raises for an unknown user
 
 
 def clock_text(moment: float) -> str:

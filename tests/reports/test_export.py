@@ -82,6 +82,6 @@ async def test_a_real_session_becomes_a_file_that_only_its_user_reads(ending: st
 
 
 def test_another_ending_is_named_and_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"ends in \.md, \.html, \.json"):
+    with pytest.raises(ValueError, match=r"must end in \.md, \.html or \.json"):
         export(tmp_path / "out.txt", "x", entries())
     assert list(tmp_path.iterdir()) == []

@@ -33,7 +33,7 @@ from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.choice import configured_model, named_model
 from tui_agent.regex import regex
 from tui_agent.system.durable import threaded
-from tui_agent.text import one_line
+from tui_agent.text import expanded, one_line
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.notes.skills import Skill, find_skills
@@ -149,7 +149,7 @@ class OwnCommands:
         return goal.message
 
     def _is_file(self, path: str) -> bool:
-        return (self._here.folder / Path(path).expanduser()).is_file()
+        return (self._here.folder / expanded(path)).is_file()
 
     async def _call(self, tool: str, **arguments: str) -> str:
         parts, given = self._parts, msgspec.json.encode(arguments).decode()

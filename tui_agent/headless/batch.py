@@ -21,7 +21,7 @@ import msgspec
 from tui_agent.arguments import ExitCode, UsageError
 from tui_agent.storage.ledger import Ledger
 from tui_agent.system.durable import write_file
-from tui_agent.text import counted, money_text, one_line
+from tui_agent.text import counted, expanded, money_text, one_line
 from tui_agent.worktrees import Worktree, WorktreeError, open_worktree, patch_of, remove_worktree
 
 LEDGER: Final = "TUI_AGENT_LEDGER"
@@ -169,7 +169,7 @@ class Batch:
         self._show(self)
 
     def _worktree(self, task: BatchTask) -> Worktree:
-        start = (self.options.tasks.parent / Path(task.folder).expanduser()).resolve() if task.folder else Path.cwd()
+        start = (self.options.tasks.parent / expanded(task.folder)).resolve() if task.folder else Path.cwd()
         name, ref = f"batch-{_key(task)[:12]}", task.ref or task.base_commit or "HEAD"
         found = open_worktree(start, name, ref)
         if not found.new:  # a run that was killed left it

@@ -24,6 +24,7 @@ from tui_agent.replay.tables import document, table
 from tui_agent.settings import Settings
 from tui_agent.storage.recordings.reading import read_recording
 from tui_agent.storage.recordings.recording import UnreadableRecording
+from tui_agent.text import expanded
 
 EXAMINED: Final = ("balanced", "none", *COMPARED)
 """The policies of an exam, unless some are named."""
@@ -46,7 +47,7 @@ def replay_report(
     settings), `windows` are in tokens (0 or empty: that of the settings, else the model's). `picture` is the file for a
     plot of the frontier (empty: none). Raises `UnreadableRecording`.
     """
-    target = Path(picture).expanduser()
+    target = expanded(picture)
     if picture and (target.is_dir() or not target.parent.is_dir()):
         why = "it is a folder" if target.is_dir() else f"there is no folder {target.parent}"
         raise UnreadableRecording(f"--plot: {target} cannot be written: {why}. Name a file in a folder that exists.")

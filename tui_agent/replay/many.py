@@ -32,6 +32,7 @@ from tui_agent.storage.recordings.reading import FOLDERS, SUFFIX, opened, read_r
 from tui_agent.storage.recordings.recording import UnreadableRecording
 from tui_agent.storage.sessions import find_session
 from tui_agent.system.lenient import decoded
+from tui_agent.text import expanded
 from tui_agent.tools.own_process import in_own_process
 from tui_agent.version import __version__
 
@@ -159,7 +160,7 @@ def find(named: Sequence[str], agents: Sequence[str], home: Path) -> list[Record
 
 
 def _matches(pattern: str) -> list[Path]:
-    return [Path(each) for each in sorted(glob(str(Path(pattern).expanduser()), recursive=True))]  # noqa: PTH207
+    return [Path(each) for each in sorted(glob(str(expanded(pattern)), recursive=True))]  # noqa: PTH207
 
 
 def _session(name: str, home: Path) -> Path:

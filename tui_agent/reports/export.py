@@ -43,7 +43,7 @@ def export(path: Path, name: str, entries: Sequence[AnyEntry]) -> int:
     elif ending == ".json":
         pieces = document(name, entries)
     else:
-        raise ValueError(f"a file that ends in {', '.join(ENDINGS)} is wanted, not {path.name!r:.80}")
+        raise ValueError("the name must end in .md, .html or .json")
     data = "".join(pieces).encode()
     write_file(path, data)
     return len(data)

@@ -31,7 +31,7 @@ from tui_agent.settings.brought import plugin_name, plugin_starts
 from tui_agent.settings.writing import keep_setting
 from tui_agent.system.durable import make_private_folder, write_file
 from tui_agent.system.programs import find_program, with_search_path
-from tui_agent.text import counted, error_text, one_line
+from tui_agent.text import counted, error_text, expanded, one_line
 from tui_agent.tools.notes.skills import find_skills
 
 FOLDER: Final = "plugins"
@@ -212,7 +212,7 @@ class Plugins:
         keep_setting(self._home, "session.plugins", tuple(dict.fromkeys(paths)))
 
     def _resolved(self, named: str) -> Path:
-        return self._working / Path(named).expanduser()
+        return self._working / expanded(named)
 
     def _all_copies(self) -> list[Path]:
         return sorted(path for path in self._copies.glob("*") if _origin_file(path).is_file() and path.is_dir())
@@ -237,7 +237,7 @@ def address(source: str, folder: Path) -> str:
     scheme, marks, _ = source.partition("://")
     if (scheme in _PROTOCOLS and marks) or _BY_SSH.fullmatch(source):
         return source
-    path = folder / Path(source).expanduser()
+    path = folder / expanded(source)
     if path.is_dir():
         return path.resolve().as_uri()
     if _SHORT.fullmatch(source):

@@ -25,6 +25,7 @@ from tui_agent.settings.trust import (
     project_root,
 )
 from tui_agent.system.regular import read_bytes
+from tui_agent.text import expanded
 
 MAX_READ: Final = 1_000_000
 """The most bytes of a settings file that are read."""
@@ -131,7 +132,7 @@ def running(project: Path) -> tuple[str, ...]:
     session = _document(root / _RUNNING[0]).get("session")
     plugins = session.get("plugins") if isinstance(session, dict) else None
     named = [each for each in plugins if isinstance(each, str)] if isinstance(plugins, list) else []
-    places = {each: root / Path(each).expanduser() for each in named}
+    places = {each: root / expanded(each) for each in named}
     return (
         *(
             f"{name}: {line}"

@@ -109,7 +109,7 @@ def home_folder(environ: Mapping[str, str]) -> Path:
     """The folder of all the program's state: TUI_AGENT_HOME, else the platform's folder for user data."""
     named = environ.get("TUI_AGENT_HOME")
     if named:
-        return Path(named).expanduser().absolute()
+        return Path(os.path.expanduser(named)).absolute()  # noqa: PTH111 - Path.expanduser raises for an unknown user
     import platformdirs
 
     return Path(platformdirs.user_data_dir("tui-agent", appauthor=False))

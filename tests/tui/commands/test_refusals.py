@@ -56,7 +56,9 @@ async def test_what_there_is_not_is_named(monkeypatch: pytest.MonkeyPatch, tmp_p
         await send(app, pilot, "read part0.txt")
         await until(pilot, lambda: any(isinstance(each, ToolBlock) for each in app.pane.transcript))
         await until(pilot, lambda: not app.conductor.busy)
-        assert "Nothing was exported" in await told(app, pilot, "/export nowhere/at/all.md")
+        for place in ("nowhere/at/all.md", "~nobody-here/all.md", "all.txt"):
+            assert "Nothing was exported" in await told(app, pilot, f"/export {place}")
+        assert "/talk of it.md" in await told(app, pilot, '/export "part/../talk of it.md"')
         assert "/loop" in await told(app, pilot, "/loop")
 
 

@@ -119,7 +119,7 @@ async def test_f2_opens_and_closes_it(arguments: Arguments) -> None:
         await until(pilot, lambda: app.query(ContextPanel))
         await pilot.press("f2")
         await until(pilot, lambda: not app.query(ContextPanel))
-        assert app.focused is app.pane, "who reads goes on reading"
+        assert app.pane.has_focus, "who reads goes on reading"
 
 
 async def test_it_takes_the_conversations_place_on_a_narrow_screen(arguments: Arguments) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 from tui_agent.regex import regex
 from tui_agent.settings.brought import RULES
 from tui_agent.system.regular import read_bytes
+from tui_agent.text import expanded
 
 MOST_FILES: Final = 20
 """The most files that belong to one."""
@@ -71,7 +72,7 @@ def _file(path: str, folder: Path) -> Path | None:
     """The file that a path in a text means, without a full stop behind it; None if there is none."""
     for each in dict.fromkeys((path, path.rstrip("."))):
         try:
-            place = (folder / Path(each).expanduser()).resolve()
+            place = (folder / expanded(each)).resolve()
             if each and place.is_file():
                 return place
         except (OSError, RuntimeError, ValueError):

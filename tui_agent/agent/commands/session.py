@@ -10,7 +10,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.agent.commands.command import CommandReply, number_of, refused
-from tui_agent.text import counted, money_text, one_line, short_path
+from tui_agent.text import counted, expanded, money_text, one_line, short_path
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -272,7 +272,7 @@ def _handed_back(folder: Path, verb: str, file: str) -> CommandReply:
         apply(made)
         return CommandReply(f"Its changes are in {place}, not committed", f"{kept}.")
     if verb == "patch":
-        path = folder / Path(file).expanduser() if file else made.folder.with_name(f"{made.folder.name}.patch")
+        path = folder / expanded(file) if file else made.folder.with_name(f"{made.folder.name}.patch")
         patch = patch_of(made).encode(errors="surrogateescape")
         with path.open("xb") as stream:
             stream.write(patch)

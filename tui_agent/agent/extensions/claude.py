@@ -23,6 +23,7 @@ from tui_agent.settings.trust import CLAUDE_FOLDER
 from tui_agent.system.durable import write_file
 from tui_agent.system.lenient import object_in
 from tui_agent.system.regular import read_bytes
+from tui_agent.text import expanded
 from tui_agent.tools.base import ToolOutput
 from tui_agent.tools.gate.rules import SHELL, Rule, RuleError
 from tui_agent.version import __version__
@@ -52,7 +53,7 @@ def arguments_for_claude(tool: str, arguments: Mapping[str, object], folder: Pat
         fields |= _edits_for_claude([_renamed(edit, form.arguments) for edit in edits])
     path = fields.get("file_path")
     if isinstance(path, str):
-        fields["file_path"] = str(folder / Path(path).expanduser())
+        fields["file_path"] = str(folder / expanded(path))
     timeout = fields.get("timeout")
     if form.claude == _BASH and isinstance(timeout, int):
         fields["timeout"] = 1_000 * timeout

@@ -16,7 +16,7 @@ from tui_agent.models.pictures import LARGEST_SIDE, UnreadablePicture, fitted
 from tui_agent.regex import regex
 from tui_agent.system.durable import in_thread, make_private_folder, write_file
 from tui_agent.system.regular import read_at_most
-from tui_agent.text import one_line
+from tui_agent.text import expanded, one_line
 from tui_agent.tools.files.encodings import HEAD, sniff
 from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
 
@@ -72,7 +72,7 @@ def mentions_in(text: str) -> list[tuple[int, str]]:
 def mentioned_pictures(text: str, folder: Path) -> list[tuple[int, str, Callable[[], Picture]]]:
     """The pictures that a text mentions by path: position, path, and a function that reads the picture."""
     mentioned = [(at, name) for at, name in mentions_in(text) if name.lower().endswith(SUFFIXES)]
-    return [(at, name, partial(read_picture, folder / Path(name).expanduser())) for at, name in mentioned]
+    return [(at, name, partial(read_picture, folder / expanded(name))) for at, name in mentioned]
 
 
 def read_pictures(named: Mapping[str, Callable[[], Picture]], session_folder: Path | None) -> Pictures:

@@ -45,6 +45,7 @@ from tui_agent.storage.recordings.recording import (
 )
 from tui_agent.storage.sessions import find_session
 from tui_agent.system.programs import find_program
+from tui_agent.text import expanded
 
 SUFFIX: Final = ".zst"
 _BEGINS: Final = b"\x28\xb5\x2f\xfd"
@@ -156,7 +157,7 @@ _PROGRESS_BYTES = 1 << 20
 
 def read_recording(named: str, home: Path, progress: Progress | None = None) -> Recording:
     """The session that a path or an id names. Raises `UnreadableRecording`."""
-    path = Path(named).expanduser()
+    path = expanded(named)
     if path.is_file() and path.name != LOG_NAME:
         return read_file(path, progress)
     folder = path.parent if path.is_file() else path

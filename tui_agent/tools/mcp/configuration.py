@@ -26,7 +26,7 @@ from tui_agent.system.durable import make_private_folder, write_file
 from tui_agent.system.lenient import decoded_file
 from tui_agent.system.programs import is_written, written_folders
 from tui_agent.system.regular import is_regular, read_bytes
-from tui_agent.text import one_line
+from tui_agent.text import expanded, one_line
 from tui_agent.tracing import PARENT, STATE
 
 FOLDER: Final = "mcp"
@@ -173,7 +173,7 @@ class ServerPlugin(NamedTuple):
 
 def plugins_of(settings: Settings, folder: Path, home: Path) -> tuple[ServerPlugin, ...]:
     """The plugins that the settings name, relative to `folder`."""
-    places = (folder / Path(each).expanduser() for each in settings.session.plugins)
+    places = (folder / expanded(each) for each in settings.session.plugins)
     return tuple(ServerPlugin(place, home / PLUGIN_DATA / place.name) for place in places)
 
 
@@ -249,7 +249,7 @@ def own_files(server: ConfiguredServer) -> str:
     from tui_agent.tools.gate.read_first import contents_of
     from tui_agent.tools.gate.workspace import Workspace
 
-    place = Path(os.path.realpath(Path(server.folder, server.server.cwd).expanduser()))
+    place = Path(os.path.realpath(Path(server.folder, expanded(server.server.cwd))))
     words = [os.path.expanduser(word) for word in (server.server.command, *server.server.args)]  # noqa: PTH111
     # Of `server:app` and `import server` the file is server.py.
     parts = {part for word in words for part in (word, *_PART.findall(word))}

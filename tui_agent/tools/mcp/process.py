@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from tui_agent.settings import ToolServer
 from tui_agent.system.durable import PRIVATE_FILE, make_private_folder
 from tui_agent.system.programs import find_program, with_search_path
-from tui_agent.text import one_line
+from tui_agent.text import expanded, one_line
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.sandbox import ready
 from tui_agent.tools.shell.processes import Child, start_child
@@ -331,7 +331,7 @@ def _read_deep(line: bytes) -> "JSONRPCMessage | None":
 
 def _request(server: ToolServer, environment: Mapping[str, str], folder: Path) -> Request:
     """The request that starts it. Reads folders: call it off the event loop. Raises OSError for a missing program."""
-    place = Path(folder, server.cwd).expanduser()
+    place = Path(folder, expanded(server.cwd))
     if not place.is_dir():
         raise FileNotFoundError(2, f"there is no folder {place}")
     command = os.path.expanduser(server.command)  # noqa: PTH111 - a bare name must stay bare

@@ -1,10 +1,11 @@
 """Slash commands on a session as a whole: its settings, export, review, background commands and pins."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Final
 
-from tui_agent.text import one_line, short_path
+from tui_agent.text import expanded, one_line, short_path
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.host import Host
 
@@ -62,7 +63,7 @@ async def copy_answer(host: Host, argument: str) -> None:
 
 async def export_session(host: Host, argument: str) -> None:
     """Write the whole conversation to a file: Markdown, HTML or JSON, by its suffix."""
-    from tui_agent.reports.export import export, file_name
+    from tui_agent.reports.export import ENDINGS, export, file_name
     from tui_agent.tui.dialogs.pickers import Option
 
     agent = await host.agent()
@@ -72,7 +73,7 @@ async def export_session(host: Host, argument: str) -> None:
         return
     name = host.session_folder.name
     path = _place(host.arguments.folder, argument or f"{file_name(entries)}.md")
-    if await asyncio.to_thread(path.exists):
+    if path.suffix.lower() in ENDINGS and await asyncio.to_thread(path.exists):
         options = [Option("no", "Leave it as it is"), Option("yes", "Replace it")]
         if await host.pick(f"{short_path(path)} exists already", options, "no") != "yes":
             return
@@ -87,7 +88,9 @@ async def export_session(host: Host, argument: str) -> None:
 
 
 def _place(folder: Path, named: str) -> Path:
-    return folder / Path(named).expanduser()
+    if named[:1] in ("'", '"') and named.endswith(named[0]):
+        named = named[1:-1]
+    return Path(os.path.normpath(folder / expanded(named)))
 
 
 async def show_jobs(host: Host, argument: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
-from tui_agent.text import clean, counted, displayed, money_text, one_line
+from tui_agent.text import clean, counted, displayed, expanded, money_text, one_line
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.host import Host
 from tui_agent.tui.session.conductor import SessionUnavailable
@@ -191,7 +191,7 @@ class Sessions:
 
 
 def _is_file(folder: Path, name: str) -> bool:
-    return (folder / Path(name).expanduser()).is_file()
+    return (folder / expanded(name)).is_file()
 
 
 async def picked_session(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tui_agent.regex import regex
+from tui_agent.text import expanded
 from tui_agent.tui.prompt.completion import Completion, CompletionItem
 from tui_agent.tui.prompt.pictures import CHIP, is_encoded, kept
 
@@ -164,8 +165,8 @@ def _paths(text: str) -> tuple[Path, ...]:
 
 def _is_there(folder: Path, name: str) -> bool:
     try:
-        return (folder / Path(name).expanduser()).exists()
-    except (OSError, RuntimeError, ValueError):
+        return (folder / expanded(name)).exists()
+    except (OSError, ValueError):
         return True
 
 
