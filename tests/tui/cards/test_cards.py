@@ -160,6 +160,8 @@ def test_what_the_user_ran_shows_more_and_a_cut_result_counts_all_that_was_print
     printed = "".join(f"line {number}\n" for number in range(1, 21))
     transcript.finish_tool(own, ToolState.OK, printed)
     assert painted(own)[1:] == ["    … +10 lines", *(f"    line {number}" for number in range(11, 21))]
+    transcript.finish_tool(own, ToolState.OK, f"begins {'and goes on ' * 700}\nlast")
+    assert [line[:10] for line in painted(own)[1:]] == ["    begins", "    last"]
     whole = "".join(f"line {number}\n" for number in range(1, 3_001)) + "[exit code 0, 0.1 s]"
     cut = Evicted(whole, whole[:900], whole[-900:])
     outcome = Outcome(exit_code=0, line_count=3_001, notes=1)

@@ -231,6 +231,7 @@ async def test_a_prompt_sent_meanwhile_waits_for_the_decision(arguments: Argumen
         await until(pilot, lambda: app.status.status.activity == "summarising older turns")
         await send(app, pilot, "read part1.txt")
         await until(pilot, agent_of(app).turns.queued)
+        assert app.status.status.activity == "summarising older turns"
         model.answers.set()
         await until(pilot, lambda: isinstance(app.screen, DraftScreen))
         assert len(blocks(app, ToolBlock)) == 4

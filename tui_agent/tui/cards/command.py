@@ -81,7 +81,11 @@ def _newest_of(output: str, most: int, count: int, notes: int = 0) -> _Newest:
 
     `count`: how many lines it has at least. `notes`: how many of the last ones are the program's, and are left out.
     """
-    lines = output[-_PREVIEW_SEARCH:].removesuffix("\n").split("\n")
+    cut = max(0, len(output) - _PREVIEW_SEARCH)
+    lines = output[cut:].removesuffix("\n").split("\n")
+    # A line is shown from its start.
+    begin = output.rfind("\n", 0, cut) + 1
+    lines[0] = output[begin : min(cut, begin + _PREVIEW_SEARCH)] + lines[0]
     above = max(0, count - len(lines))
     lines = lines[: max(0, len(lines) - notes)]
     while lines and not lines[-1].strip():

@@ -130,7 +130,7 @@ class TurnView:
     def begin(self) -> None:
         """Show that a turn is about to run."""
         self.answered = self.interrupted = self.failed = self._entered = False
-        self._status.show(activity="sending", since=monotonic())
+        self._sending()
 
     def show(self, event: AgentEvent) -> None:
         """Show one event."""
@@ -139,7 +139,7 @@ class TurnView:
         match event:
             case events.TurnStarted():
                 # The first one was shown by `begin`; others follow it, towards a goal or for texts sent too late.
-                self._status.show(activity="sending", since=monotonic())
+                self._sending()
             case events.GoalCheck():
                 self._status.show(activity="checking the goal", since=monotonic())
             case events.PermissionAsked():
@@ -420,6 +420,11 @@ class TurnView:
             if call_id not in own:
                 self.transcript.set_tool_state(block, ToolState.INTERRUPTED)
         self._running = own
+
+    def _sending(self) -> None:
+        # A step that the user asked for holds the turn up.
+        if self._status.status.activity not in _STEPS_RUNNING.values():
+            self._status.show(activity="sending", since=monotonic())
 
     def _active(self, what: str, until: float = 0.0) -> None:
         """Show the activity, if a turn is running; with `until` on the monotonic clock, how long it still waits."""
