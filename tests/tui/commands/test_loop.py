@@ -34,7 +34,9 @@ async def test_a_prompt_is_sent_again_until_it_is_ended(monkeypatch: pytest.Monk
         await until(pilot, lambda: sent() >= 3)
         await app.run_command("/loop")
         assert said(app)[-1] == "Every 1s: read part0.txt"
+        assert app.status.status.loop == "1s"
         await app.run_command("/loop off")
+        assert not app.status.status.loop
         assert said(app)[-1] == "The loop has ended"
         await app.run_command("/loop")
         assert said(app)[-1] == "No loop runs"

@@ -64,6 +64,7 @@ def test_commands_without_the_sandbox_they_should_have_are_shown() -> None:
 
 def test_commands_in_the_background_are_counted_on_a_small_screen_too() -> None:
     assert "2 jobs" in text(replace(FULL, activity="", jobs=2), 60)
+    assert "loop 10m" in text(replace(FULL, activity="", loop="10m"), 60)
 
 
 def test_an_estimate_is_marked() -> None:

@@ -253,6 +253,7 @@ class SessionApp(Host):
         self._attention.name = ""
         self.entry.todo.show("", "")
         self.status.show(tokens=0, cost_usd=0.0, turn_cost_usd=0.0, cache_share=None, summarising=False, hint="")
+        self.status.show(loop="", jobs=0, problems=0)
         self.run_worker(free(before), name="let go", exit_on_error=True)
 
     async def _shown(self, session: "Session", seen: "SessionEnd | None") -> "TurnView":

@@ -44,7 +44,9 @@ class Loop:
         else:
             self._end()
             self._agent, self._sent = await self._host.agent(), False
-            self._running = f"Every {found[1]}{found[2]}: {one_line(found[3], 60)}"
+            every = f"{found[1]}{found[2]}"
+            self._running = f"Every {every}: {one_line(found[3], 60)}"
+            self._host.status.show(loop=every)
             prompt = found[3].strip()
             self._timer = self._host.set_interval(int(found[1]) * _SECONDS[found[2]], lambda: self._again(prompt))
             self._host.say(Level.INFO, self._running, hint="/loop off ends it")
@@ -67,5 +69,6 @@ class Loop:
         if self._timer is not None:
             self._timer.stop()
         self._timer, self._running = None, ""
+        self._host.status.show(loop="")
         if why:
             self._host.say(Level.INFO, why)

@@ -51,7 +51,8 @@ class StatusBarFacts(Struct, frozen=True, kw_only=True):
     summarising: a summary is being written while the conversation goes on.
     unconfined: commands run without the sandbox they should run in. confined: in the mode auto, they run unasked in a
     full sandbox.
-    jobs: how many commands run in the background. problems: how many the language servers know of.
+    loop: how often a prompt is sent again; empty: there is no loop. jobs: how many commands run in the background.
+    problems: how many the language servers know of.
     reading, writing: tokens per second of a local model; 0: not local, or unknown.
     """
 
@@ -73,6 +74,7 @@ class StatusBarFacts(Struct, frozen=True, kw_only=True):
     summarising: bool = False
     unconfined: bool = False
     confined: bool = False
+    loop: str = ""
     jobs: int = 0
     problems: int = 0
     reading: float = 0.0
@@ -100,6 +102,7 @@ class Changes(TypedDict, total=False):
     summarising: bool
     unconfined: bool
     confined: bool
+    loop: str
     jobs: int
     problems: int
     reading: float
@@ -180,6 +183,7 @@ def status_line(
     left = _activity(status, glyphs, now)
     right = [
         _word("summarising" if status.summarising else "", 12, "$accent"),
+        _word(f"loop {status.loop}" if status.loop else "", 9, "$accent"),
         _word(counted(status.jobs, "job") if status.jobs else "", 9, "$accent"),
         _word(counted(status.problems, "problem") if status.problems else "", 10, "$text-warning"),
         _sandbox(status),
