@@ -233,6 +233,10 @@ class Host(TerminalApp):
         """Why the user cannot switch the branch or session now; empty if they can."""
         raise NotImplementedError
 
+    def in_background(self, *, sessions: bool) -> str:
+        """What runs unseen and ends with this session, such as ``2 commands``; `sessions`: or with the program."""
+        raise NotImplementedError
+
     async def agent(self) -> "Agent":
         """The agent, once the session is open. Raises SessionUnavailable."""
         raise NotImplementedError
@@ -270,7 +274,7 @@ class Host(TerminalApp):
         raise NotImplementedError
 
     def start_anew(self, *arguments: str) -> None:
-        """Quit, and have the command line start the program again with these arguments."""
+        """Quit without a question, and have the command line start the program again with these arguments."""
         raise NotImplementedError
 
     @property

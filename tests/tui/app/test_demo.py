@@ -21,6 +21,7 @@ from tui_agent.tui.app.demo_guide import DONE, STEPS, DemoGuide
 from tui_agent.tui.app.start import say_goodbye
 from tui_agent.tui.app.welcome import DEMO_HINT, PROMISE
 from tui_agent.tui.cards.notice import NoticeBlock
+from tui_agent.tui.dialogs.pickers import PickerScreen
 
 
 async def test_the_recording_is_small_and_names_no_other_place(tmp_path: Path) -> None:
@@ -104,6 +105,12 @@ async def test_the_app_can_leave_for_it(tmp_path: Path) -> None:
         assert isinstance(welcome, NoticeBlock)
         assert welcome.lead == PROMISE
         assert DEMO_HINT in welcome.hint
+        app.status.show(jobs=1)
+        await press_all(app, pilot, "/demo")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await pilot.press("escape")
+        assert not app.leaving.start_next, "a later end is one"
+        app.status.show(jobs=0)
         await press_all(app, pilot, "/demo")
         await until(pilot, lambda: not app.is_running)
     assert app.leaving.start_next == ("--demo",)

@@ -137,6 +137,11 @@ async def test_jobs_are_counted_read_and_stopped(monkeypatch: pytest.MonkeyPatch
         (arguments.folder / "go").touch()
         await until(pilot, lambda: shown_rows(app).endswith("20\nmore"))
         await pilot.press("escape")
+        await send(app, pilot, "/new")
+        assert await picker(app, pilot) == ["Stay here", "Stop and go"]
+        await pilot.press("escape")
+        await pilot.press("ctrl+q")
+        assert app.status.status.hint == "1 command in the background would be stopped; once more quits"
         await send(app, pilot, "/jobs")
         await picker(app, pilot)
         await pilot.press("enter")

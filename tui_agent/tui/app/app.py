@@ -15,7 +15,7 @@ from typing_extensions import override
 from tui_agent.agent.commands.command import is_command
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
-from tui_agent.text import counted, one_line
+from tui_agent.text import one_line
 from tui_agent.tui.actions import BACKGROUND_SIGN, BY_NAME, Place, bindings
 from tui_agent.tui.app.leaving import AGAIN_S, INSISTING, DoublePress
 from tui_agent.tui.app.session_app import SessionApp
@@ -299,8 +299,8 @@ class TuiAgent(SessionApp):
         else:
             done = ""
         again = "Ctrl+C again to quit"
-        if running := self._in_background:
-            again += f", which stops {counted(running, 'session')} in the background"
+        if running := self.in_background(sessions=True):
+            again += f", which stops {running} in the background"
         self.hint(f"{done}; {again}" if done else again, AGAIN_S)
 
     def _copied_selection(self) -> bool:

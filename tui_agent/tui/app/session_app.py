@@ -50,7 +50,7 @@ class SessionApp(Host):
 
     def __init__(self, arguments: Arguments, settings: Settings, *, driver_class: "type[Driver] | None" = None) -> None:
         super().__init__(arguments, settings, driver_class=driver_class)
-        self._quits_over = 0
+        self._quits_over = ""
         self.leaving = AppExit(self, self._close)
         self._ending: asyncio.Task[Ending | None] | None = None
         self.before_opening: Callable[[], None] = lambda: None
@@ -163,24 +163,25 @@ class SessionApp(Host):
     async def pictures(self, text: str) -> "tuple[Image, ...]":
         return await self._actions.pictures(text)
 
-    @property
-    def _in_background(self) -> int:
-        """How many sessions run on no screen."""
-        return self.background.running if "background" in vars(self) else 0
+    @override
+    def in_background(self, *, sessions: bool) -> str:
+        others = self.background.running if sessions and "background" in vars(self) else 0
+        counts = (others, "session"), (self.status.status.jobs, "command")
+        return " and ".join(counted(count, what) for count, what in counts if count)
 
     @override
     def quit(self, *, hurry: bool = False) -> None:
-        running = self._in_background
+        running = self.in_background(sessions=True)
         if running and not hurry and running != self._quits_over:
             self._quits_over = running
-            self.hint(f"{counted(running, 'session')} in the background would be stopped; once more quits")
+            self.hint(f"{running} in the background would be stopped; once more quits")
             return
         self.leaving.begin(PATIENCE_S if hurry else None)
 
     @override
     def start_anew(self, *arguments: str) -> None:
         self.leaving.start_next = arguments
-        self.quit()
+        self.leaving.begin()
 
     async def on_unmount(self) -> None:
         """Close the session cleanly however the app ends, unless the user did not want to wait."""

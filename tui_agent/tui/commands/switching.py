@@ -151,7 +151,7 @@ class Sessions:
             name = "" if chosen == NEW_WORKTREE else chosen
         if host.arguments.demo:
             host.say(Level.INFO, "The demonstration goes on in its own folder", hint="/quit ends it")
-        elif await self._may_leave():
+        elif await self._may_leave(anew=True):
             settings = host.kept_choices
             kept = (f"--set=model.id={settings.model.id}", f"--set=permissions.mode={settings.permissions.mode}")
             host.start_anew(f"--worktree={name}", *kept)
@@ -174,13 +174,24 @@ class Sessions:
     def _present(self) -> "Session | None":
         return self._host.session
 
-    async def _may_leave(self) -> bool:
+    async def demo(self, argument: str = "") -> None:
+        """Start the program again with the demonstration."""
+        if self._host.arguments.demo:
+            self._host.say(Level.INFO, "This is the demonstration", hint="/help lists what else there is to try")
+        elif await self._may_leave(anew=True):
+            self._host.start_anew("--demo")
+
+    async def _may_leave(self, *, anew: bool = False) -> bool:
+        """Ask the user if something would be stopped. `anew`: the program is started again."""
         from tui_agent.tui.dialogs.pickers import Option
 
-        if not self._host.busy:
+        if self._host.busy:
+            title = "A turn runs. Stop it, and go on in another session?"
+        elif running := self._host.in_background(sessions=anew):
+            title = f"{running} in the background would be stopped. Go on in another session?"
+        else:
             return True
-        title = "A turn runs. Stop it, and go on in another session?"
-        answers = Option("", "Stay here"), Option(LEAVE, "Stop it and go", "what was said so far is kept")
+        answers = Option("", "Stay here"), Option(LEAVE, "Stop and go", "what was said so far is kept")
         return await self._host.pick(title, answers, "") == LEAVE
 
     def _go(self, session: str | None, arguments: Arguments | None = None, *, fork: bool = False) -> None:

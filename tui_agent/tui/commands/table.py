@@ -116,7 +116,7 @@ class Commands:
             "worktree": self._worktree,
             "permissions": _permissions,
             "theme": choose_theme,
-            "demo": _demo,
+            "demo": lambda _, argument: self.sessions.demo(argument),
             "quit": _quit,
         }
 
@@ -271,13 +271,6 @@ async def _goal(host: Host, argument: str) -> None:
 
 async def _quit(host: Host, argument: str) -> None:
     host.quit()
-
-
-async def _demo(host: Host, argument: str) -> None:
-    if host.arguments.demo:
-        host.say(Level.INFO, "This is the demonstration", hint="/help lists what else there is to try")
-    else:
-        host.start_anew("--demo")
 
 
 async def _help(host: Host, argument: str) -> None:
