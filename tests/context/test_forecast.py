@@ -223,6 +223,8 @@ def test_a_sentence_says_when_what_it_frees_and_what_it_costs() -> None:
         "Next: clearing old tool results comes before the next call. It frees 56k tokens, costs nothing and saves"
         " $0.150."
     )
+    cold = structs.replace(SUMMARY_LATER, price=StepPrice(0.07, 0.01, 0.0077, writing=0.04))
+    assert sentence(seen(cold)).endswith(" It frees 77k tokens, is paid back at once and saves about $0.020.")
     assert sentence(seen(None)).startswith("Nothing has to leave")
     begun = structs.replace(SUMMARY_LATER, due=True, begun=True, in_background=True)
     assert sentence(seen(begun)).startswith("Next: a summary is being written.")

@@ -269,7 +269,8 @@ def _priced(step: StepAhead, about: str) -> str:
     if price is None:
         return ""
     if price.cost <= 0:
-        return f", costs nothing and saves {about}{price.text(price.gained or price.saving)}"
+        paid = "is paid back at once" if price.writing else "costs nothing"
+        return f", {paid} and saves {about}{price.text(price.gained or price.saving)}"
     paid = f" and is paid back after {counted(price.calls, 'call')}" if price.calls else ""
     return f", costs {about}{price.text(price.cost)}{paid}"
 

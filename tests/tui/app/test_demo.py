@@ -72,6 +72,7 @@ async def test_each_of_its_steps_can_be_taken_and_it_ends_with_the_way_to_start(
         await pilot.press("f2")
         await until(pilot, lambda: STEPS[1].shows in line())
         await pilot.press("escape")
+        app.pane.transcript.add_boundary("pinned")
         await press_all(app, pilot, "/compact")
         await until(pilot, lambda: isinstance(app.screen, ModalScreen))
         await pilot.press("escape")

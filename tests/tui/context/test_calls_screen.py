@@ -77,8 +77,8 @@ def test_every_call_has_its_place_in_the_strip(count: int, width: int) -> None:
         ]
         assert all(len(line) <= width for line in lines)
         assert lines[2].count("s") == 1
-        assert lines[3].count("^") == 1
-        places.add(lines[3].index("^"))
+        assert lines[3].count("|") == 1
+        places.add(lines[3].index("|"))
         if chosen == count // 2:
-            assert lines[3].index("^") == lines[2].index("s")
+            assert lines[3].index("|") == lines[2].index("s")
     assert len(places) == min(3, count)

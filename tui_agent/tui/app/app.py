@@ -223,7 +223,8 @@ class TuiAgent(SessionApp):
         if self._guide is not None:
             name = text.strip()[1:].partition(" ")[0].lower().rstrip("!")
             # The step behind the summary takes it back: there must be one.
-            if name != "compact" or any(isinstance(each, BoundaryBlock) for each in self._transcript.blocks):
+            steps = (each for each in self._transcript.blocks if isinstance(each, BoundaryBlock))
+            if name != "compact" or any((each.after or 0) < (each.before or 0) for each in steps):
                 self._guide.did(name)
         if self._newest_notice is not newest:
             self._show_conversation()

@@ -31,6 +31,7 @@ LETTERS: Final[dict[Category, str]] = {
 FREE, FREE_ASCII = "─", "."
 RESERVE, RESERVE_ASCII = "╌", "="
 TICK, TICK_ASCII = "▴", "^"
+POINTER, POINTER_ASCII = "↑", "|"
 MARKS: Final = {"clear": "clearing", "compact": "summary", "limit": "full"}
 """What starts at each mark."""
 
@@ -173,7 +174,7 @@ def strip_lines(columns: Sequence[Column], chosen: int, width: int, look: Look) 
             Run((levels[upper - 1] if upper else " ") * wide, style),
             Run(levels[lower - 1] * wide, style),
             Run(marked.sign.ljust(wide), getattr(palette, marked.style)),
-            Run(((TICK_ASCII if plain else TICK) if here else " ").ljust(wide), palette.accent),
+            Run(((POINTER_ASCII if plain else POINTER) if here else " ").ljust(wide), palette.accent),
         )
         for row, run in zip(rows, drawn, strict=True):
             row.append(run)
