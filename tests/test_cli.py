@@ -244,6 +244,13 @@ def test_only_a_first_word_is_a_command() -> None:
     assert parse(["--print", "config", "-m", "x"]).options.words == ["config"]
 
 
+def test_help_on_adding_a_server_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["mcp", "add", "--help"])
+    assert "tui-agent mcp add git uvx" in capsys.readouterr().out
+    assert parse(["mcp", "add", "tool", "tool", "--help"]).options.words == ["tool", "tool", "--help"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

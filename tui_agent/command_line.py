@@ -101,6 +101,9 @@ exit: 0 success, 1 the turn failed, 2 wrong usage or configuration, 3 needs an a
       130 interrupted, 141 nobody reads the output"""
 
 
+_HELP: Final = ("-h", "--help")
+
+
 def parse(argv: Sequence[str]) -> Parsed:
     """Take apart a command line without the program's name. Raises UsageError; `--help` and `--version` SystemExit.
 
@@ -108,8 +111,10 @@ def parse(argv: Sequence[str]) -> Parsed:
     """
     command = argv[0] if argv and argv[0] in PARSERS else ""
     actions = {"mcp": MCP_ACTIONS, "plugin": PLUGIN_ACTIONS}.get(command)
-    if actions and len(argv) > 1 and argv[1] not in (*actions, "-h", "--help"):
+    if actions and len(argv) > 1 and argv[1] not in (*actions, *_HELP):
         command = ""  # a sentence that begins with the word, or a command of other agents
+    elif command == "mcp" and argv[2:3] and argv[2] in _HELP:
+        argv = [command, argv[2]]  # else it would be what a server is started with
     if command == "import" and len(argv) > 1 and not argv[1].startswith("-"):
         command = ""  # a sentence that begins with the word
     if command:

@@ -6,6 +6,7 @@ from datetime import date, datetime
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.e2e.starter import STARTER
 from tui_agent.agent import spending as module
@@ -102,6 +103,8 @@ async def test_missed_caches_have_a_cause_and_compaction_what_it_saved(tmp_path:
     assert "$4.00 in the last 30 days, 2 sessions" in told
     assert "1 call, 24k tokens: the cache had expired" in told
     assert "Clearing and compaction saved $0.100, after their own cost." in told
+    told = as_text(structs.replace(found, saved_usd=-0.1))
+    assert "Clearing and compaction have cost $0.100 more than they saved so far." in told
 
 
 async def test_only_what_has_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,8 +275,9 @@ def as_text(found: Spending) -> str:
             f"{compact_count(miss.tokens)} tokens: {miss.reason}"
             for miss in found.misses
         ]
-    gained = "saved" if found.saved_usd >= 0 else "cost, so far,"
-    lines += ["", f"Clearing and compaction {gained} {money_text(abs(found.saved_usd))}, after their own cost."]
+    usd, saved = money_text(abs(found.saved_usd)), found.saved_usd >= 0
+    gained = f"saved {usd}, after their own cost" if saved else f"have cost {usd} more than they saved so far"
+    lines += ["", f"Clearing and compaction {gained}."]
     if found.unreadable:
         lines.append(f"{counted(found.unreadable, 'session')} could not be read.")
     return "\n".join(lines)

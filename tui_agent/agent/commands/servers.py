@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from tui_agent.tools.mcp.servers import ServerStatus, ToolServers
 
 NONE: Final = (
-    "None are configured. Add one to the settings (mcp.servers) or to the project's .mcp.json, or take over those of "
-    "another agent with /mcp import."
+    "None are configured. `tui-agent mcp add` adds one to your settings, `--scope project` to the project's .mcp.json; "
+    "/mcp import takes over those of another agent."
 )
 USAGE: Final = "/mcp shows all; /mcp NAME one of them; /mcp on NAME, /mcp off NAME; /mcp login NAME; /mcp import."
 LAST_LINES: Final = 5
