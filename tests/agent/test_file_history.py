@@ -492,3 +492,5 @@ async def test_undo_takes_the_newest_turn_back(tmp_path: Path) -> None:
         assert (names(project, "*.txt"), len(session.agent.branches.prompts())) == (["one.txt"], 1)
         await reply(session, "/undo")
         assert (names(project, "*.txt"), len(session.agent.branches.prompts())) == ([], 0)
+        await say(session, "list .")
+        assert (await reply(session, "/undo")).text == "list .", "of files nothing is said"

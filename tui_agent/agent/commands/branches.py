@@ -44,7 +44,7 @@ async def _rewound(agent: "Agent", seq: int, what: str) -> CommandReply:
     if what == "diff":
         return CommandReply(plan_title(planned), plan_text(planned))
     parts: list[str] = []
-    if what in {"files", "both"}:
+    if what == "files" or (what == "both" and planned):
         done = await agent.files.put_back(planned, tell=what == "files")
         parts = [title_of_done(done), done_text(planned, done)]
         if what == "files":
