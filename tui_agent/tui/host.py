@@ -24,7 +24,7 @@ from tui_agent.tui.actions import BY_ID
 from tui_agent.tui.cards.notice import Level, NoticeBlock, notice
 from tui_agent.tui.keys import Keymap
 from tui_agent.tui.painting.glyphs import ASCII, glyphs_for
-from tui_agent.tui.painting.themes import ANSI, appearance, theme_of_terminal
+from tui_agent.tui.painting.themes import ALIASES, ANSI, appearance, theme_of_terminal
 from tui_agent.tui.pane.first_picture import DrawnPane, DrawnPrompt
 from tui_agent.tui.pane.status_bar import GaugeMarks, StatusBar
 from tui_agent.tui.terminal.attention import Attention
@@ -97,9 +97,7 @@ class Host(TerminalApp):
         self._drawn_prompt = DrawnPrompt()
         self._drawn = (DrawnPane(self._first_words, self.glyphs), self._drawn_prompt)
         self.status = StatusBar(self.glyphs, GaugeMarks(settings.ui.gauge_yellow, settings.ui.gauge_red))
-        theme = settings.ui.theme
-        if not settings.is_set("ui.theme"):
-            theme = ANSI if self.console.color_system == "standard" else theme_of_terminal(os.environ)
+        theme = settings.ui.theme if settings.is_set("ui.theme") else self._terminals_theme
         self._appearance = appearance(self, theme, arguments.home)
         self.begin_with_theme(self._appearance.theme)
         self._own_filters = own_filters(self.glyphs, terminal_encoding(), os.environ)
@@ -439,9 +437,18 @@ class Host(TerminalApp):
         """The names of the shipped themes and the user's own."""
         return self._appearance.names
 
+    @property
+    def _terminals_theme(self) -> str:
+        return ANSI if self.console.color_system == "standard" else theme_of_terminal(os.environ)
+
     def use_theme(self, name: str) -> None:
-        """Switch to another theme."""
-        self.theme = name
+        """Switch to another theme, by its name or by ``dark`` or ``light``; empty: the one for this terminal. Another
+        name changes nothing.
+        """
+        name = name or self._terminals_theme
+        name = ALIASES.get(name, name)
+        if name in self._appearance.names:
+            self.theme = name
 
     async def keep(self, key: str, value: str) -> None:
         """Save a setting in the user's settings file; the user is told once for each setting."""

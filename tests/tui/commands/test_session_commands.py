@@ -83,6 +83,15 @@ async def test_what_a_session_offers_as_a_whole(monkeypatch: pytest.MonkeyPatch,
         await until(pilot, lambda: bool(app.screen.query(".dialog-problem").first().display))
         await pilot.press("escape")
         assert "ui.theme" in await picker(app, pilot)
+        before = app.theme
+        await pilot.press(*"ui.theme", "enter")
+        assert await picker(app, pilot) == [*app.theme_names(), "Unset"]
+        await pilot.press("up", "enter")
+        assert (await picker(app, pilot))[0] == "Set back ui.theme"
+        assert app.theme != before
+        await pilot.press(*"set", "space", *"back", "enter")
+        await until(pilot, lambda: app.theme == before)
+        await picker(app, pilot)
         await pilot.press("escape")
         await send(app, pilot, "/pin")
         assert any("read part0.txt" in label and "tokens" in label for label in await picker(app, pilot))

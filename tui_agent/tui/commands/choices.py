@@ -56,12 +56,11 @@ async def choose_theme(host: Host, argument: str) -> None:
     if name is None:
         host.use_theme(before)
         return
-    name = ALIASES.get(name, name)
-    if name not in names:
+    if name not in (*names, *ALIASES):
         host.say(Level.WARNING, f"There is no theme {name}", hint=f"one of {', '.join(names)}")
         return
     host.use_theme(name)
-    await host.keep("ui.theme", name)
+    await host.keep("ui.theme", host.theme)
 
 
 def theme_choices(host: Host) -> Iterable[CompletionItem]:

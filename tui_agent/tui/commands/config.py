@@ -79,6 +79,8 @@ class Config:
         value_now = values_by_key(host.settings)[key]
         now = value_now if isinstance(value_now, str) else json_text(value_now)
         words = setting.allowed.choices or (("true", "false") if setting.allowed.kind is bool else ())
+        if key == "ui.theme":
+            words, now = host.theme_names(), host.theme
         if setting.allowed.nullable and words:
             words = (*words, "null")
         default = f"{json_text(setting.default)}, the default"
@@ -119,7 +121,7 @@ class Config:
             return True
         host.settings = with_setting(host.settings, key, value, "" if unset else str(path))
         if key == "ui.theme" and isinstance(value, str):
-            host.use_theme(value)
+            host.use_theme("" if unset else value)
         elif key == "permissions.mode" and not unset:
             await host.run_command(f"/mode {value}")
         else:
