@@ -231,8 +231,11 @@ async def test_a_session_of_which_nothing_is_left_says_so(arguments: Arguments) 
     there = await earlier(arguments, "read part0.txt")
     async with running(arguments._replace(resume=there)) as (app, pilot):
         assert "taken back" not in said(app)
+        app.pane.transcript.add_boundary("old results cleared", before=9, after=5)
+        app.pane.transcript.add_boundary("pinned")
         await send(app, pilot, "/undo")
         await until(pilot, lambda: prompts(app) == [])
+        assert "“read part0.txt”, its answer, 1 tool call and 1 context step" in said(app)
     async with running(arguments._replace(resume=there)) as (app, pilot):
         await until(pilot, lambda: "All of this conversation was taken back" in said(app))
 

@@ -118,7 +118,7 @@ IN_TEXT: Final = (
 ON_SCREEN: Final = {
     "key": "set the provider's variable, such as ANTHROPIC_API_KEY",
     "mode": "--ask MODE",
-    "policy": "--set KEY=VALUE",
+    "policy": "--set context.policy=NAME",
     "new": "a run without -c or -r begins a new session",
     "clear": "a run without -c or -r begins a new session",
     "resume": "-r ID; `tui-agent sessions` lists them",

@@ -224,7 +224,7 @@ class TuiAgent(SessionApp):
             name = text.strip()[1:].partition(" ")[0].lower().rstrip("!")
             # The step behind the summary takes it back: there must be one.
             steps = (each for each in self._transcript.blocks if isinstance(each, BoundaryBlock))
-            if name != "compact" or any((each.after or 0) < (each.before or 0) for each in steps):
+            if name != "compact" or any(each.frees for each in steps):
                 self._guide.did(name)
         if self._newest_notice is not newest:
             self._show_conversation()

@@ -53,6 +53,11 @@ class BoundaryBlock(Card, eq=False, kw_only=True):
         return f"{self.kind} {dot} {compact_count(self.before)} {arrow} {compact_count(self.after)} tokens"
 
     @property
+    def frees(self) -> bool:
+        """Whether it made the context smaller, and is in force."""
+        return not self.undone and (self.after or 0) < (self.before or 0)
+
+    @property
     def outcome(self) -> str:
         """What came of it: what it saved, unless it was undone."""
         return "undone" if self.undone else self.saved

@@ -11,7 +11,7 @@ from tui_agent.agent.commands.branches import REWOUND, UNDONE
 from tui_agent.agent.commands.command import number_of
 from tui_agent.system.durable import in_thread
 from tui_agent.text import counted, one_line, sentence
-from tui_agent.tui.cards.blocks import Block, Level, ProseBlock, ToolBlock
+from tui_agent.tui.cards.blocks import Block, BoundaryBlock, Level, ProseBlock, ToolBlock
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.session.ending import NEWEST
 from tui_agent.tui.session.past import EarlierEvents, SubtaskSteps, in_slices, show_earlier
@@ -314,7 +314,7 @@ def _title_and_hint(event: "BranchChanged", before: Transcript, now: Transcript,
         case "rewind":
             taken = before.said_after(event.to)
             words = _words(taken)
-            hint = "its text is in the prompt again; /tree brings all of it back"
+            hint = "its text is in the prompt again, Ctrl+C clears it; /tree brings all of it back"
             if undone and taken is not None:
                 return f"Undone: {words}{_came_of(before.blocks[taken.index + 1 :])}", hint
             return f"Rewound to before {words}" if words else "Rewound", hint if words else "/tree leads back"
@@ -338,5 +338,7 @@ def _came_of(blocks: Sequence[Block]) -> str:
     """The consequences of a message, in words: answers, calls and so on."""
     calls = sum(isinstance(block, ToolBlock) for block in blocks)
     answer = any(isinstance(block, ProseBlock) for block in blocks)
-    parts = ["its answer"] * answer + [counted(calls, "tool call")] * bool(calls)
-    return f", {' and '.join(parts)}" if parts else ""
+    steps = sum(isinstance(block, BoundaryBlock) and block.frees for block in blocks)
+    counts = (calls, "tool call"), (steps, "context step")
+    parts = ["its answer"] * answer + [counted(count, what) for count, what in counts if count]
+    return f", {', '.join(parts[:-1])}{' and ' * (len(parts) > 1)}{parts[-1]}" if parts else ""
