@@ -14,6 +14,7 @@ from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tests.tui.dialogs.test_dialogs_end_once import EVERY
 from tui_agent.agent.commands.command import is_command
 from tui_agent.agent.commands.table import COMMANDS, ERRANDS, IN_TEXT, ON_SCREEN
+from tui_agent.models.choice import meant_model
 from tui_agent.settings.schema import UiSettings
 from tui_agent.tui.actions import ACTIONS, DIALOGS, SLASH_COMMANDS, TITLES, Action, Place
 from tui_agent.tui.app.app import TuiAgent
@@ -204,7 +205,7 @@ async def stands(pilot: Pilot[object], dialog: Dialog[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "offered"), [("/theme contr", "contrast"), ("/mode al", "allow"), ("/model opus", "claude-opus-4-8")]
+    ("typed", "offered"), [("/theme contr", "contrast"), ("/mode al", "allow"), ("/model sonnet", "claude-sonnet-5")]
 )
 async def test_what_follows_a_command_is_completed(
     typed: str, offered: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -215,6 +216,8 @@ async def test_what_follows_a_command_is_completed(
         await until(pilot, lambda: offered in inserted(app))
         assert app.entry.completions.marked is not None
         assert app.entry.completions.marked.description
+        if typed == "/model sonnet":
+            assert f"anthropic:{app.entry.completions.marked.insert}" == meant_model(app.settings, "sonnet")
 
 
 def inserted(app: TuiAgent) -> list[str]:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,7 @@ from tui_agent.tui.prompt.completion import CompletionItem
 from tui_agent.tui.wording import model_label
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 
     from tui_agent.agent.agent import Agent
     from tui_agent.conversation.profile import ModelProfile
@@ -279,14 +279,30 @@ class ModelChoices:
     async def _look(self) -> None:
         from tui_agent.models.catalogue import catalogue_of
 
-        host = self._host
-        short_name = catalogue_of(host.settings).short_name
+        host, catalogue = self._host, catalogue_of(self._host.settings)
         options = await asyncio.to_thread(model_options, host.status.status.model, host.settings)
         named = sorted((option for option in options if not option.heading), key=lambda option: option.folded)
+        words = await asyncio.to_thread(_words, (option.value for option in named), catalogue)
         self._found = tuple(
-            CompletionItem(short_name(option.value), option.label, option.description) for option in named
+            CompletionItem(
+                catalogue.short_name(option.value), option.label, option.description, names=words.get(option.value, ())
+            )
+            for option in named
         )
         host.entry.prompt.offer_anew()
+
+
+def _words(models: "Iterable[str]", catalogue: "Catalogue") -> dict[str, tuple[str, ...]]:
+    """The words of models' names that mean a model by themselves, such as ``opus`` and ``claude-opus``, by its name."""
+    from tui_agent.models.base import UnknownModel
+
+    parts = [tuple(filter(str.isalpha, name.rpartition(":")[2].split("-"))) for name in models]
+    found: dict[str, tuple[str, ...]] = {}
+    for word in sorted({word for each in parts for word in (*each, "-".join(each))}):
+        with suppress(UnknownModel):
+            name = str(catalogue.resolve(word))
+            found[name] = (*found.get(name, ()), word)
+    return found
 
 
 def _label(name: str) -> str:

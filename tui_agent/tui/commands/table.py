@@ -196,7 +196,7 @@ def complete(
         return None
     table = (CompletionItem(choice, choice) for choice in action.choices)
     known = more[action.id]() if more and action.id in more else table
-    choices = best(tuple(known), argument, lambda choice: (choice.insert, choice.label))
+    choices = best(tuple(known), argument, lambda choice: (choice.insert, choice.label, *choice.names))
     return Completion(len(word) + 2, choices) if choices else None
 
 
