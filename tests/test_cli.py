@@ -303,6 +303,14 @@ def test_malformed_settings_are_named_with_file_and_place(run: Run, home: Path) 
     assert refused(run("-p", "x")).startswith(f"{home / 'config.json'}: malformed JSON at line 2, column 3: ")
 
 
+def test_a_rule_that_is_none_is_named_with_its_place(run: Run, home: Path) -> None:
+    home.mkdir()
+    (home / "config.json").write_text('{"permissions": {"allow": ["run_command(ls"]}}')
+    place = f"permissions.allow ({home / 'config.json'}): 'run_command(ls' is no rule"
+    assert refused(run("-p", "x", "--model", "offline")).startswith(place)
+    assert f"BAD  settings                    {place}" in run("doctor").stdout
+
+
 def test_several_problems_are_a_line_each(run: Run) -> None:
     done = run("-p", "x", "--ask", "maybe", environ={"TUI_AGENT__UI__GLYPHS": "runes"})
     assert done.returncode == 2

@@ -38,6 +38,7 @@ from tui_agent.models.choice import (
 )
 from tui_agent.session_parts import (
     briefing_of,
+    check_rules,
     engine_of,
     files_of,
     gate_of,
@@ -171,7 +172,7 @@ async def open_session(
     except StorageError as error:
         raise SessionError(error.message, error.hint) from error
     except (RuleError, RememberedError) as error:
-        raise SessionError(str(error)) from error
+        raise SessionError(f"{error}.", "Mend that and start again.") from error
     except SmallTierRefused as refused:
         raise SessionRefused(refused.message, refused.hint) from refused
     except SeveralModels as error:
@@ -261,6 +262,7 @@ async def _open(
     view, store = kept.view, kept.store
     entries = view.log.entries()
 
+    check_rules(settings)
     settings = await _with_window(await asyncio.to_thread(with_meant_models, settings), store)
     keyless = await asyncio.to_thread(bring_keys, home, os.environ)
     model = await asyncio.to_thread(_main_model, settings, view.model)

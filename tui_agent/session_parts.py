@@ -72,7 +72,7 @@ from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.read_first import run_by_themselves, scripts_in
 from tui_agent.tools.gate.remembered import RememberedRules
 from tui_agent.tools.gate.repository import configured_in
-from tui_agent.tools.gate.rules import Rule
+from tui_agent.tools.gate.rules import Rule, RuleError
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.lsp.diagnosing import Checks, Diagnosing, LateDiagnostics
 from tui_agent.tools.lsp.servers import LanguageServers
@@ -389,6 +389,18 @@ def theirs_of(settings: Settings, arguments: Arguments) -> ClaudeRules:
     """The user's and the project's rules of Claude Code that can only tighten, those of an untrusted project too."""
     counts = settings.session.other_folders
     return tightening_rules(arguments.project, arguments.user_home) if counts else ClaudeRules()
+
+
+def check_rules(settings: Settings) -> None:
+    """Raise `RuleError`, naming the setting and where it stands, for a rule that cannot be parsed."""
+    rules = settings.permissions
+    lists = {"permissions.allow": rules.allow, "permissions.ask": rules.ask, "permissions.deny": rules.deny}
+    for key, texts in lists.items():
+        for text in texts:
+            try:
+                Rule.read(text)
+            except RuleError as error:
+                raise RuleError(f"{key} ({settings.source(key)}): {error}") from error
 
 
 def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> PermissionGate:

@@ -17,10 +17,12 @@ from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import CATALOGUE, Catalogue, catalogue_of
 from tui_agent.models.provider import Provider
 from tui_agent.models.tokens import cache_folder, load_tokenizer
+from tui_agent.session_parts import check_rules
 from tui_agent.settings import Settings, SettingsError, json_text, load_settings, settings_by_key, values_by_key
 from tui_agent.settings.brought import standing
 from tui_agent.settings.sources import PROJECT_FILE, USER_FILE
 from tui_agent.settings.trust import TrustError, project_root
+from tui_agent.tools.gate.rules import RuleError
 from tui_agent.tools.sandbox.sandbox import mechanism
 from tui_agent.version import __version__
 
@@ -164,9 +166,12 @@ def _settings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[
         yield Finding(True, "settings file", f"{path} ({'present' if path.exists() else 'absent'})")
     try:
         settings = load_settings(home, project, trusted=trusted, environ=environ)
+        check_rules(settings)
         yield Finding(True, "settings", f"valid; {len(settings.sources)} of them set, all others built in")
         for notice in settings.notices:
             yield Finding(False, "settings", notice, needed=False)
     except SettingsError as error:
         for problem in error.problems:
             yield Finding(False, "settings", problem)
+    except RuleError as error:
+        yield Finding(False, "settings", str(error))
