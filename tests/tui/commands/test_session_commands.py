@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
@@ -83,6 +83,14 @@ async def test_what_a_session_offers_as_a_whole(monkeypatch: pytest.MonkeyPatch,
         await until(pilot, lambda: bool(app.screen.query(".dialog-problem").first().display))
         await pilot.press("escape")
         assert "ui.theme" in await picker(app, pilot)
+        for key, value, why in (("permissions.deny", '["Bash("]', "is no rule"), ("model.id", "nosuch-7", "no model")):
+            await pilot.press("home", "ctrl+k", *key, "enter")
+            await until(pilot, lambda: isinstance(app.screen, LineScreen))
+            app.screen.query_one(Input).value = value
+            await pilot.press("enter")
+            await until(pilot, lambda why=why: why in str(app.screen.query(".dialog-problem").last(Static).content))  # type: ignore[misc]
+            await pilot.press("escape")
+            await picker(app, pilot)
         before = app.theme
         await pilot.press(*"ui.theme", "enter")
         assert await picker(app, pilot) == [*app.theme_names(), "Unset"]

@@ -16,6 +16,7 @@ from tui_agent.tui.host import Host
 DEFAULT: Final = "default"
 UNDO: Final = "undo"
 UNSET: Final = "unset"
+RULES: Final = ("permissions.allow", "permissions.ask", "permissions.deny")
 
 
 class _Change(NamedTuple):
@@ -90,7 +91,9 @@ class Config:
             text = await host.pick(f"{key}: {meaning}", options, now)
         else:
             about = f"{meaning}\n\n{setting.allowed.described()}. Empty: unset, {default}"
-            text = await host.question(LineScreen(key, Field(now), partial(_problem, setting), text=about))
+            text = await host.question(
+                LineScreen(key, Field(now), partial(_problem, host.settings, setting), text=about)
+            )
         if text is None:
             return
         value = None if text in ("", UNSET) else value_from_text(setting, text)
@@ -137,11 +140,19 @@ def _source(settings: Settings, key: str) -> str:
     return short_path(Path(settings.source(key))) if settings.is_set(key) else DEFAULT
 
 
-def _problem(setting: Setting, text: str) -> str:
-    """Why a text cannot be the value; empty if it can."""
+def _problem(settings: Settings, setting: Setting, text: str) -> str:
+    """Why a text cannot be the value, or no session could be opened with it; empty if it can."""
+    from tui_agent.models.base import UnknownModel
+    from tui_agent.models.catalogue import catalogue_of
+    from tui_agent.tools.gate.rules import Rule, RuleError
+
     try:
-        if text:
-            value_from_text(setting, text)
-    except BadValueError as error:
+        value = value_from_text(setting, text) if text else ""
+        if setting.key == "model.id" and isinstance(value, str) and value:
+            catalogue_of(settings).resolve(value)
+        elif setting.key in RULES and isinstance(value, list | tuple):
+            for rule in value:
+                Rule.read(str(rule))
+    except (BadValueError, RuleError, UnknownModel) as error:
         return str(error)
     return ""
