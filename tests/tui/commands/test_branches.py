@@ -114,7 +114,7 @@ async def test_a_picker_rewinds_and_the_text_goes_to_the_prompt(arguments: Argum
         (notice,) = notices(app)
         assert (notice.title, notice.hint) == (
             "Rewound to before “read part1.txt”",
-            "its text is in the prompt again, Ctrl+C clears it; /tree brings all of it back",
+            "its text is in the prompt (Ctrl+C clears it); /tree brings it all back",
         )
         assert app.pane.following
         assert 0 < app.status.status.tokens == agent_of(app).context.fullness().tokens < full

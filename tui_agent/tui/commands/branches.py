@@ -314,7 +314,7 @@ def _title_and_hint(event: "BranchChanged", before: Transcript, now: Transcript,
         case "rewind":
             taken = before.said_after(event.to)
             words = _words(taken)
-            hint = "its text is in the prompt again, Ctrl+C clears it; /tree brings all of it back"
+            hint = "its text is in the prompt (Ctrl+C clears it); /tree brings it all back"
             if undone and taken is not None:
                 return f"Undone: {words}{_came_of(before.blocks[taken.index + 1 :])}", hint
             return f"Rewound to before {words}" if words else "Rewound", hint if words else "/tree leads back"
