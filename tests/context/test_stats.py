@@ -11,7 +11,7 @@ from tests.context.sessions import Session
 from tui_agent.agent.commands.context_text import text
 from tui_agent.context.budget import budget, thresholds
 from tui_agent.context.cache_life import CacheState
-from tui_agent.context.counting import Counter
+from tui_agent.context.counting import Counter, estimate
 from tui_agent.context.economics import StepPrice
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.forecast import Forecast, StepAhead
@@ -21,7 +21,16 @@ from tui_agent.context.stats import (
     ModelUse,
     SubtaskUse,
 )
-from tui_agent.conversation.entries import Artifact, Checkpointed, Cleared, Digested, Summarized, Undone, user_message
+from tui_agent.conversation.entries import (
+    Artifact,
+    Checkpointed,
+    Cleared,
+    Digested,
+    Summarized,
+    Undone,
+    Usage,
+    user_message,
+)
 from tui_agent.settings import ClearingSettings, CompactionSettings
 
 NOW = 1_000_000.0
@@ -59,6 +68,17 @@ def test_counts_are_those_of_the_view() -> None:
     assert found.last_checkpoint == Activity(count=1, last=NOW - 51, note="done surveying")
     assert found.summarised_chars >= 300 + 900 + 100
     assert (found.summaries, found.depth) == (2, 1)
+
+
+def test_sizes_of_items_are_those_of_the_whole() -> None:
+    session = Session("")
+    session.add(user_message("u" * 300))
+    session.answer(Usage(2_000, 0, 0, 0), text="ok")
+    session.add(user_message("u" * 600))
+    found, items = figures(session), session.view.items()
+    assert found.tokens == 2_000 + 198
+    assert found.scale > 7
+    assert sum(estimate(item.full) * found.scale for item in items) == pytest.approx(found.tokens)
 
 
 def test_what_was_undone_does_not_count() -> None:

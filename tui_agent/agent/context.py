@@ -447,9 +447,11 @@ class AgentContext:
         return log.message(seq) if 1 <= seq <= len(log) else None
 
 
-def item_line(item: Item, excerpt: str) -> str:
-    """An item on a line, without its number: kind, estimated tokens, state, and the start of its text."""
+def item_line(item: Item, excerpt: str, scale: float) -> str:
+    """An item on a line, without its number: kind, tokens, state, and the start of its text. `scale`: as in
+    `ContextStats`.
+    """
     state = ", ".join(filter(None, ("pinned" if item.pinned else "", "" if item.state == "verbatim" else item.state)))
     name = facts_of(one_line(item.name)).title or ITEM_NAMES.get(item.category, item.category)
     begins = one_line(excerpt, ITEM_CHARS)
-    return f"{name:<12}{estimate(item.full):>7,} tokens  {state and f'{state}  '}{begins}".rstrip()
+    return f"{name:<12}{round(estimate(item.full) * scale):>7,} tokens  {state and f'{state}  '}{begins}".rstrip()

@@ -13,6 +13,7 @@ from msgspec import structs
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import Plan, rewritten_by
 from tui_agent.context.compaction.words import words_to_keep
+from tui_agent.context.counting import estimate
 from tui_agent.context.economics import Situation, StepPrice, step_price
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import (
@@ -42,7 +43,7 @@ class ChangePreview(msgspec.Struct, frozen=True):
 
     leaving, returning: items, in their present state, of which less or more would be shown. rewritten: tokens after the
     first change, whose cache is lost. reasoning_dropped: the number of reasoning blocks that could no longer be sent
-    back; thinking_calls: that of the calls they belong to.
+    back; thinking_calls: that of the calls they belong to. scale: as in `ContextStats`.
     """
 
     before: int
@@ -52,6 +53,7 @@ class ChangePreview(msgspec.Struct, frozen=True):
     rewritten: int
     reasoning_dropped: int
     thinking_calls: int = 0
+    scale: float = 1.0
 
     @property
     def freed(self) -> int:
@@ -85,6 +87,7 @@ def preview_change(view: View, entries: Sequence[AnyContextEntry], situation: Si
         ),
         reasoning_dropped=max(0, then.reasoning_dropped() - view.reasoning_dropped()),
         thinking_calls=max(0, then.calls_without_reasoning() - view.calls_without_reasoning()),
+        scale=now / max(1, estimate(total_size(view.sizes().values()))),
     )
 
 

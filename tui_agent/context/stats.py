@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from tui_agent.context.budget import ModelLimits, Threshold
+from tui_agent.context.counting import estimate
 from tui_agent.context.forecast import Forecast
 from tui_agent.context.meter import TokenMeter
 from tui_agent.conversation.entries import Checkpointed, Summarized
@@ -73,7 +74,8 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
     the log of everything that boundaries cover; summaries: how many texts replace it; depth: how many times the oldest
     of it was summarised. waits, waited_s: how often, and how many seconds in all, turns waited for a summary. models:
     by descending cost. memory: the part of the system prompt that is the index of the notes. forecast: what comes next.
-    cache_until: when the provider's cache expires, in seconds since the epoch; 0: there is none.
+    cache_until: when the provider's cache expires, in seconds since the epoch; 0: there is none. scale: how many tokens
+    the request has for each that `estimate` counts.
     """
 
     model: str
@@ -106,6 +108,7 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[ModelUse, ...] = ()
     servers: tuple[ServerUse, ...] = ()
     memory: int = 0
+    scale: float = 1.0
 
     @property
     def percent(self) -> float:
@@ -159,4 +162,5 @@ def stats_of(
         ),
         marks=limits.thresholds.all(),
         forecast=ahead,
+        scale=tokens / max(1, sum(estimate(size) for size in view.sizes().values())),
     )

@@ -100,7 +100,7 @@ async def test_keys_sizes_and_themes_change_meanwhile(monkeypatch: pytest.Monkey
         app.pane.action_tail()
         await pilot.pause()
         rows = [app.pane.render_line(y).text.strip() for y in range(app.pane.size.height)]
-        assert [row for row in rows if row][-1].endswith("/tree brings all of it back")
+        assert [row for row in rows if row][-1].endswith("/tree brings it all back")
         ground = app.pane.render_line(0)._segments[-1].style
         assert ground is not None
         assert ground.bgcolor is not None

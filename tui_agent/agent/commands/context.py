@@ -66,8 +66,8 @@ async def keep(agent: "Agent", _: str) -> CommandReply:
 async def items(agent: "Agent", _: str) -> CommandReply:
     from tui_agent.agent.context import item_line
 
-    items = agent.context.items()
-    lines = [f"{item.seq:>6}  {item_line(item, agent.context.excerpt(item.seq))}" for item in items]
+    items, scale = agent.context.items(), agent.context_stats().scale
+    lines = [f"{item.seq:>6}  {item_line(item, agent.context.excerpt(item.seq), scale)}" for item in items]
     return CommandReply(f"{len(items):,} {_things(len(items))}", "\n".join(lines))
 
 

@@ -80,7 +80,8 @@ class ViewAtCall(msgspec.Struct, frozen=True):
     categories: tokens by category, in all what the provider counted. items: the messages and results of the
     conversation at the time. added: how many of them are new since the call before, by category. exact: the view has
     the hash that was noted with the answer, so the messages are those that were sent. dropped: how many answers lost
-    the thinking that came with them since the call before.
+    the thinking that came with them since the call before. scale: how many tokens were counted for each that `estimate`
+    counts.
     """
 
     call: CallRecord
@@ -89,6 +90,7 @@ class ViewAtCall(msgspec.Struct, frozen=True):
     added: dict[Category, int]
     exact: bool
     dropped: int
+    scale: float
 
 
 class Calls(LazySequence[CallRecord]):
@@ -207,9 +209,9 @@ class CallHistory:
             without = self._view(before)[0].calls_without_reasoning()
         view, exact = self._view(call)
         sizes, tokens = {category: estimate(size) for category, size in view.sizes().items()}, call.usage.input_tokens
-        if tokens and (whole := sum(sizes.values())):
-            # Together they are what the provider counted.
-            sizes = {category: round(size * tokens / whole) for category, size in sizes.items()}
+        # Together they are what the provider counted.
+        scale = tokens / whole if tokens and (whole := sum(sizes.values())) else 1.0
+        sizes = {category: round(size * scale) for category, size in sizes.items()}
         items = view.outline_now()
         added: dict[Category, int] = {}
         for item in reversed(items):
@@ -217,7 +219,7 @@ class CallHistory:
                 break
             added[item.category] = added.get(item.category, 0) + 1
         dropped = max(0, view.calls_without_reasoning() - without) if before is not None else 0
-        return ViewAtCall(call, sizes, items, added, exact, dropped)
+        return ViewAtCall(call, sizes, items, added, exact, dropped, scale)
 
     def messages(self, number: int) -> tuple[RequestMessage, ...]:
         return tuple(self._view(self._call(number))[0].messages())

@@ -170,8 +170,9 @@ async def pin_item(host: Host, argument: str) -> None:
     if not items:
         host.say(Level.INFO, "There is nothing to pin yet")
         return
+    scale = agent.context_stats().scale
     options = [
-        Option(seq, f"{seq:>5}  {item_line(item, agent.context.excerpt(item.seq))}")
+        Option(seq, f"{seq:>5}  {item_line(item, agent.context.excerpt(item.seq), scale)}")
         for seq, item in list(items.items())[:MAX_PICKED]
     ]
     chosen = await host.pick("Pin or unpin: number, kind, tokens, words", options, "", search=True)

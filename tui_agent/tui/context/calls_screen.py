@@ -149,7 +149,7 @@ class CallsScreen(Dialog[int | None]):
             figures = list(call_rows(seen, len(self._past.calls), self._window, width))
             if seen.items:
                 figures += title_rows(f"In the conversation: {len(seen.items):,}", "tokens  age")
-            self._rows.show(PanelRows(figures, seen.items, seen.call.time, self._excerpt))
+            self._rows.show(PanelRows(figures, seen.items, seen.call.time, self._excerpt, seen.scale))
         self._keys_line.update(self._keys_text())
 
     def _draw_strip(self, place: int, width: int, look: Look) -> Line:

@@ -179,7 +179,7 @@ def preview_rows(seen: StepPreview, now: float, excerpt: Callable[[int], str], *
     if preview.thinking_calls:
         rows.append(fact_row("Drops the thinking", f"of {counted(preview.thinking_calls, 'call')}"))
     title = f"Leaves the view: {len(preview.leaving):,}"
-    return [*rows, *titled_rows(title, item_rows(preview.leaving, now, excerpt), "tokens  age")]
+    return [*rows, *titled_rows(title, item_rows(preview.leaving, now, excerpt, preview.scale), "tokens  age")]
 
 
 def switch_rows(seen: SwitchPreview) -> list[ListRow]:

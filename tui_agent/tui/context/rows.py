@@ -17,7 +17,7 @@ from tui_agent.context.forecast import ForecastStep, sentence
 from tui_agent.context.stats import LABELS, Activity, ContextStats
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.items import Item, place_of
-from tui_agent.conversation.sizes import CATEGORIES, Category, size_of_text
+from tui_agent.conversation.sizes import CATEGORIES, Category, TextSize, size_of_text
 from tui_agent.conversation.states import ItemState
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.text import (
@@ -100,12 +100,13 @@ class PanelRows(Rows):
     """The figures, then a row for each item, newest first, created when it comes into view."""
 
     def __init__(
-        self, figures: Sequence[ListRow], items: Sequence[Item], now: float, excerpt: Callable[[int], str]
+        self, figures: Sequence[ListRow], items: Sequence[Item], now: float, excerpt: Callable[[int], str], scale: float
     ) -> None:
         super().__init__(figures)
         self._items = items
         self._now = now
         self._excerpt = excerpt
+        self._scale = scale
 
     @override
     def place_of(self, key: object) -> int | None:
@@ -122,7 +123,7 @@ class PanelRows(Rows):
     def element(self, place: int) -> ListRow:
         if place < len(self._made):
             return super().element(place)
-        return _item_row(self._items[len(self) - 1 - place], self._now, self._excerpt)
+        return _item_row(self._items[len(self) - 1 - place], self._now, self._excerpt, self._scale)
 
 
 def panel_rows(seen: Overview, now: float, excerpt: Callable[[int], str], width: int, *, focused: bool = False) -> Rows:
@@ -141,20 +142,21 @@ def panel_rows(seen: Overview, now: float, excerpt: Callable[[int], str], width:
     if seen.words:
         figures += title_rows(f"Your own words: {len(seen.words):,}", "tokens")
         figures += [
-            ListRow(partial(_draw_words, each, seen.items), WordsKey(each.seq)) for each in reversed(seen.words)
+            ListRow(partial(_draw_words, each, seen.items, seen.stats.scale), WordsKey(each.seq))
+            for each in reversed(seen.words)
         ]
     if seen.items:
         figures += title_rows(f"In the conversation: {len(seen.items):,}", "tokens  age")
-    return PanelRows(figures, seen.items, now, excerpt)
+    return PanelRows(figures, seen.items, now, excerpt, seen.stats.scale)
 
 
-def item_rows(items: Sequence[Item], now: float, excerpt: Callable[[int], str]) -> list[ListRow]:
-    """A row for each item, newest first."""
-    return [_item_row(item, now, excerpt) for item in reversed(items)]
+def item_rows(items: Sequence[Item], now: float, excerpt: Callable[[int], str], scale: float) -> list[ListRow]:
+    """A row for each item, newest first. `scale`: as in `ContextStats`."""
+    return [_item_row(item, now, excerpt, scale) for item in reversed(items)]
 
 
-def _item_row(item: Item, now: float, excerpt: Callable[[int], str]) -> ListRow:
-    return ListRow(partial(_draw_item, item, now, excerpt), ItemKey(item.seq))
+def _item_row(item: Item, now: float, excerpt: Callable[[int], str], scale: float) -> ListRow:
+    return ListRow(partial(_draw_item, item, now, excerpt, scale), ItemKey(item.seq))
 
 
 def wrapped(text: str, width: int, style: str = "muted") -> list[ListRow]:
@@ -317,27 +319,28 @@ def _boundary(label: str, newest: Activity, count: int, called: str, now: float,
     return rows
 
 
-def _draw_words(words: Words, items: Sequence[Item], width: int, look: Look) -> Line:
+def _draw_words(words: Words, items: Sequence[Item], scale: float, width: int, look: Look) -> Line:
     """Paint kept words, with a note if the message itself is pinned or still in the context."""
     palette, glyphs = look.palette, look.glyphs
     place = place_of(items, words.seq)
     state = "" if place is None else "pinned" if items[place].pinned else _IN_VIEW.get(items[place].state, "in view")
     style = palette.accent if state == "pinned" else palette.faint if state else palette.base
-    right = f"{state and '  ' + state}{compact_count(estimate(size_of_text(words.text))):>{SIZE_CELLS + 1}}"
+    right = f"{state and '  ' + state}{_size(size_of_text(words.text), scale):>{SIZE_CELLS + 1}}"
     room = max(0, width - 2 - len(right))
     excerpt_text = fit(one_line(words.text, 200), room, glyphs.ellipsis) if room >= 4 else ""
     pad = " " * max(0, room - cell_len(excerpt_text))
     return make_line([Run("  ", palette.base), Run(excerpt_text + pad, style), Run(right, palette.muted)])
 
 
-def _draw_item(item: Item, now: float, excerpt: Callable[[int], str], width: int, look: Look) -> Line:
+def _draw_item(item: Item, now: float, excerpt: Callable[[int], str], scale: float, width: int, look: Look) -> Line:
     palette, glyphs = look.palette, look.glyphs
     gone = item.size.characters < item.full.characters and item.state != "verbatim"
     style = palette.faint if gone else palette.base
     kind = facts_of(one_line(item.name)).title or ITEM_NAMES.get(item.category, item.category)
     name = fit(kind, NAME_CELLS, glyphs.ellipsis)
     state = "pinned" if item.pinned else STATES[item.state]
-    right = f"{state and '  ' + state}{item_size(item):>{SIZE_CELLS + 1}}{short_age(now - item.time):>{AGE_CELLS + 1}}"
+    size, age = _size(item.full, scale), short_age(now - item.time)
+    right = f"{state and '  ' + state}{size:>{SIZE_CELLS + 1}}{age:>{AGE_CELLS + 1}}"
     room = max(0, width - 2 - NAME_CELLS - 2 - len(right))
     excerpt_text = fit(one_line(excerpt(item.seq), 200), room, glyphs.ellipsis) if room >= 4 else ""
     sign = Run("  ", palette.base)
@@ -349,9 +352,8 @@ def _draw_item(item: Item, now: float, excerpt: Callable[[int], str], width: int
     )
 
 
-def item_size(item: Item) -> str:
-    """The size of an item in the log, in estimated tokens."""
-    return compact_count(estimate(item.full))
+def _size(size: TextSize, scale: float) -> str:
+    return compact_count(round(estimate(size) * scale))
 
 
 def short_age(seconds: float) -> str:
