@@ -1,6 +1,7 @@
 """A running program keeps its keys to itself."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,3 +37,12 @@ def test_its_keys_are_seen_by_nobody_else() -> None:
             with pytest.raises(PermissionError):
                 Path(f"/proc/{program.pid}/environ").read_bytes()
         program.communicate(b"")
+
+
+def test_it_starts_again_with_its_keys(tmp_path: Path) -> None:
+    again = "from tui_agent.cli import _keep_private, _start_again\n_keep_private({})\n_start_again('doctor')"
+    environment = {**os.environ, "ANTHROPIC_API_KEY": "a SECRET", "TUI_AGENT_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", again], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert re.search(r"^ok +ANTHROPIC_API_KEY +set", done.stdout, re.MULTILINE), done

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from tui_agent.arguments import ExitCode, UsageError
 from tui_agent.command_line import LOOPBACK, Parsed, parse
@@ -80,8 +80,7 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
             ended = _talk(call)
             if isinstance(ended, tuple):
                 again = [] if "--demo" in ended else call.same_again()
-                # -P: a module of this name in the folder at hand is not ours.
-                os.execv(sys.executable, [sys.executable, "-P", "-m", "tui_agent", *again, *ended])  # noqa: S606 (this program)
+                _start_again(*again, *ended)
             return ended
         case "config":
             from tui_agent.reports.installation import config_report
@@ -165,6 +164,13 @@ def _serve_browser(call: Invocation) -> int:
     except OSError as error:
         raise UsageError(f"web: {options.host}:{options.port} cannot be used: {error.strerror or error}") from error
     return ExitCode.DONE
+
+
+def _start_again(*arguments: str) -> NoReturn:
+    """Become the program with these arguments."""
+    # -P: a module of this name in the folder at hand is not ours. Of the variables Python's copy is passed on: in the
+    # process's own, keys are wiped by now.
+    os.execve(sys.executable, [sys.executable, "-P", "-m", "tui_agent", *arguments], os.environ)  # noqa: S606 (this program)
 
 
 def _keep_private(environ: Mapping[str, str]) -> None:
