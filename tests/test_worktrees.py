@@ -98,7 +98,7 @@ def test_its_patch_holds_all_that_was_done_and_leaves_it_as_it_is(repository: Pa
     assert not made.folder.exists()
 
 
-def test_a_merge_hands_back_all_of_it_or_nothing(repository: Path) -> None:
+def test_a_merge_hands_back_all_of_it_or_nothing(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = open_worktree(repository, "side")
     (made.folder / "a.txt").write_text("committed\n")
     git(made.folder, "commit", "-qam", "second")
@@ -111,6 +111,15 @@ def test_a_merge_hands_back_all_of_it_or_nothing(repository: Path) -> None:
         apply(made)
     git(repository, "commit", "-qam", "another")
     before = git(repository, "log", "-1"), git(made.folder, "status", "--porcelain"), git(made.folder, "log", "-1")
+    for key in ("name", "email"):
+        git(repository, "config", "--unset", f"user.{key}")
+    git(repository, "config", "user.useConfigOnly", "true")
+    with monkeypatch.context() as nobody:
+        nobody.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+        with pytest.raises(WorktreeError, match="it asks who you are: git config --global user"):
+            handover_of(made)
+    git(repository, "config", "user.name", "x")
+    git(repository, "config", "user.email", "x@y.z")
     found = handover_of(made)
     assert found.uncommitted
     assert "2 files changed" in found.stat

@@ -366,5 +366,7 @@ def _git(
         raise WorktreeError(f"git {words[0]} failed: {one_line(str(error), 300)}") from error
     if done.returncode not in fine:
         said = one_line((done.stderr.strip() or done.stdout).decode(errors="replace"), 300)
+        if words[0] == "commit-tree" and "user.email" in said:
+            said = "it asks who you are: git config --global user.name NAME, and user.email ADDRESS"
         raise WorktreeError(f"git {words[0]} failed: {said}")
     return done.stdout.decode(errors="surrogateescape")
