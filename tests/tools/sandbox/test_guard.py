@@ -19,6 +19,7 @@ from tui_agent.tools.gate.read_first import run_by_themselves, scripts_in
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.guard import Guard, contents
 from tui_agent.tools.sandbox.guarded import Finder
+from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxFolders, SandboxMechanism
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 EXCHANGE, AT_FDCWD = 2, -100
@@ -40,11 +41,38 @@ def test_a_tree_comes_back_byte_for_byte(tmp_path: Path) -> None:
     (project / ".envrc").unlink()
     (project / ".mcp.json").mkdir()
     aside = tmp_path / "aside"
-    assert sorted(path.name for path in guard.take_back(aside, {})) == [".envrc", ".mcp.json", ".vscode"]
+    assert sorted(path.name for path in guard.take_back(aside)) == [".envrc", ".mcp.json", ".vscode"]
     assert tree(project / ".vscode") == before
     assert (project / ".envrc").read_text() == "x\n"
     assert (aside / ".mcp.json").is_dir()
-    assert guard.take_back(aside, {}) == []
+    assert guard.take_back(aside) == []
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_what_a_command_had_done_when_another_began_does_not_come_back(tmp_path: Path, order: tuple[int, int]) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    (project / "in" / ".vscode").mkdir(parents=True)
+    (project / "in" / ".npmrc").write_text("mine")
+    (project / ".git" / "config").write_text("mine")
+    places = SandboxFolders(folders=(project,), project=project, program=tmp_path, session=tmp_path, home=tmp_path)
+    sandbox = Sandbox("auto", places, offered=SandboxMechanism("landlock", ""))
+    first = sandbox.guard()
+    (project / "in" / ".envrc").write_text("evil")
+    (project / "in" / ".npmrc").write_text("evil")
+    (project / ".git").rename(project / "git")
+    (project / ".git").mkdir()
+    guards = first, sandbox.guard()
+    allowed = sandbox.guard(confines=False)
+    for name in ("in/.vscode/allowed.json", "in/.vscode/evil.json", "in/.mcp.json", "in/mise.toml"):
+        (project / name).write_text("new")
+    sandbox.accept(allowed, [f"{project}/in/.vscode/allowed.json", f"{project}/in/mise.toml"])
+    for number in order:
+        sandbox.take_back(guards[number])
+    left = {str(path.relative_to(project)): path.read_text() for path in project.rglob("*") if path.is_file()}
+    accepted = {"in/.vscode/allowed.json": "new", "in/mise.toml": "new"}
+    assert left == {"in/.npmrc": "mine", ".git/config": "mine", **accepted}
+    sandbox.close()
 
 
 def test_what_is_noted_follows_no_link(tmp_path: Path) -> None:
@@ -63,7 +91,7 @@ def test_a_new_link_on_the_way_is_taken_out_and_an_old_one_stays(tmp_path: Path)
     guard = Guard(FINDER, [tmp_path], frozen=False)
     (tmp_path / "evil").mkdir()
     (tmp_path / ".github").symlink_to("evil")
-    assert guard.take_back(tmp_path / "aside", {}) == [tmp_path / ".github"]
+    assert guard.take_back(tmp_path / "aside") == [tmp_path / ".github"]
     assert not os.path.lexists(tmp_path / ".github")
     assert (tmp_path / ".config").is_symlink()
 
@@ -90,7 +118,7 @@ def test_a_link_in_the_way_leads_nowhere(tmp_path: Path) -> None:
         end = time.monotonic() + 0.3
         while time.monotonic() < end and tree(outside) == before:
             for number in range(20):
-                guard.take_back(tmp_path / "aside" / str(number), {})
+                guard.take_back(tmp_path / "aside" / str(number))
     finally:
         over = True
         other.join()
@@ -127,7 +155,7 @@ def test_what_a_tool_runs_by_itself_goes_at_every_depth(tmp_path: Path, name: st
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text("evil")
         (place / "Makefile").write_text("all: # the project's own\n")
-    assert len(guard.take_back(tmp_path / "aside", {})) == len(places)
+    assert len(guard.take_back(tmp_path / "aside")) == len(places)
     left = {path for path, _ in tree(project).items() ^ before.items()}
     assert {Path(path).name for path in left if Path(path).is_file()} == {"Makefile"}
 
@@ -149,7 +177,7 @@ def test_what_a_tool_runs_by_itself_and_is_there_comes_back_at_every_depth(tmp_p
         (project / name).write_text("evil\n")
     (project / "inner" / "AGENTS.md").unlink()
     inner.write_text("[core]\n\tfsmonitor = evil\n")
-    assert len(guard.take_back(tmp_path / "aside", {})) == 5
+    assert len(guard.take_back(tmp_path / "aside")) == 5
     assert {(project / name).read_text() for name in names} == {"mine\n"}
     assert inner.read_text() == kept
 
@@ -164,14 +192,14 @@ def test_a_repository_that_runs_nothing_stays_and_so_does_what_moves_with_its_fo
     git(project, "clone", "-q", ".", "copy")
     git(project, "worktree", "add", "-q", "tree")
     (project / "old").rename(project / "new")
-    assert guard.take_back(tmp_path / "aside", {}) == []
+    assert guard.take_back(tmp_path / "aside") == []
     git(project / "copy", "config", "core.fsmonitor", "evil")
     guard = Guard(FINDER, [project], frozen=False)
     git(project, "clone", "-q", "copy", "second")
     git(project / "second", "config", "core.fsmonitor", "evil")
     (project / "linked").mkdir()
     (project / "linked" / ".git").write_text(f"gitdir: {project}/second/.git\n")
-    taken = guard.take_back(tmp_path / "aside", {})
+    taken = guard.take_back(tmp_path / "aside")
     assert sorted(taken) == [project / "linked" / ".git", project / "second" / ".git"]
 
 
@@ -190,7 +218,7 @@ def test_neither_pipes_nor_sockets_nor_closed_folders_stay(tmp_path: Path) -> No
     (project / ".husky").chmod(0)
     (project / "closed" / ".vscode").mkdir(parents=True)
     (project / "closed").chmod(0)
-    taken = guard.take_back(tmp_path / "aside", {})
+    taken = guard.take_back(tmp_path / "aside")
     assert {str(path.relative_to(project)) for path in taken} == {
         *(".mcp.json", ".envrc", ".husky", "closed/.vscode", ".git/index", ".ignore")
     }
@@ -214,7 +242,7 @@ def test_through_no_link_in_a_git_folder_git_writes_elsewhere(tmp_path: Path) ->
             (place / name).symlink_to("/no/home/.bashrc")
         os.mkfifo(place / "refs" / "heads" / "y")
         os.link(place / "config", place / "MERGE_MSG")
-    taken = guard.take_back(tmp_path / "aside", {})
+    taken = guard.take_back(tmp_path / "aside")
     assert set(taken) == {place / name for place in places for name in (*links, "refs/heads/y", "config")}
     assert not any(os.path.lexists(place / name) for place in places for name in links)
     assert {(place / "config").stat().st_nlink for place in places} == {1}
@@ -232,7 +260,7 @@ def test_what_the_files_of_a_repository_lead_to_is_guarded(tmp_path: Path) -> No
     shutil.rmtree(tmp_path / "new" / ".git" / "hooks")
     (tmp_path / "new" / ".git" / "hooks").symlink_to("../../harmless")
     git(tmp_path / "old", "config", "core.hooksPath", "../harmless")
-    taken = guard.take_back(tmp_path / "aside", {})
+    taken = guard.take_back(tmp_path / "aside")
     assert set(taken) == {tmp_path / name for name in ("hooks", "new/.git", "old/.git/config")}
     assert not (tmp_path / "hooks" / "pre-commit").exists()
     # What the command named stays: it may be anything of the user's.
@@ -250,7 +278,7 @@ def test_the_scripts_of_hooks_are_guarded(tmp_path: Path) -> None:
     guard = Guard(Finder(Path("/no/home"), scripts), [project], frozen=False)
     for path in project.rglob("*.*"):
         path.write_text("evil\n")
-    assert sorted(guard.take_back(tmp_path / "aside", {})) == sorted(scripts)
+    assert sorted(guard.take_back(tmp_path / "aside")) == sorted(scripts)
     assert (project / "check.py").read_text() == "mine\n"
 
 
@@ -258,7 +286,7 @@ def test_what_is_named_and_not_there_is_taken_out(tmp_path: Path) -> None:
     guard = Guard(Finder(Path("/no/home"), [tmp_path / ".env"]), [tmp_path], frozen=True)
     for name in (".env", "other.env"):
         (tmp_path / name).write_text("PATH=evil")
-    assert guard.take_back(tmp_path.with_name("aside"), {}) == [tmp_path / ".env"]
+    assert guard.take_back(tmp_path.with_name("aside")) == [tmp_path / ".env"]
     assert (tmp_path / "other.env").exists()
 
 
@@ -304,7 +332,7 @@ for name in ("new", "other"):
 (project / "other/.envrc").chmod(0)
 (project / "new").chmod(0o500)
 (project / "in").chmod(0o500)
-guard.take_back(Path(sys.argv[1], "aside"), {})
+guard.take_back(Path(sys.argv[1], "aside"))
 print(sorted(str(path.relative_to(project)) for path in project.rglob(".envrc")), (project / "in/.envrc").read_text())
 print(oct((project / "new").stat().st_mode), Guard(finder, [project], frozen=False).whole)
 (project / "in/.envrc").chmod(0)
@@ -337,7 +365,7 @@ def test_thousands_of_folders_in_each_other_are_no_trouble(tmp_path: Path) -> No
             Path("d").mkdir()
             os.chdir("d")
     (project / ".envrc").write_text("evil")
-    assert guard.take_back(tmp_path / "aside", {}) == [project / ".envrc"]
+    assert guard.take_back(tmp_path / "aside") == [project / ".envrc"]
     remove_tree(project)
     assert not project.exists()
 
@@ -359,9 +387,9 @@ def test_a_repository_among_gits_own_files_goes(tmp_path: Path, name: str) -> No
     guard = Guard(FINDER, [project := tmp_path / "project"], frozen=False)
     inside = project / ".git" / name
     git(project, "init", "-q", str(inside))
-    assert guard.take_back(tmp_path / "aside", {}) == []
+    assert guard.take_back(tmp_path / "aside") == []
     git(inside, "config", "core.fsmonitor", "evil")
-    assert guard.take_back(tmp_path / "aside", {}) == [inside / ".git"]
+    assert guard.take_back(tmp_path / "aside") == [inside / ".git"]
 
 
 def test_a_folder_that_becomes_a_repository_keeps_what_is_the_users(tmp_path: Path) -> None:
@@ -371,7 +399,7 @@ def test_a_folder_that_becomes_a_repository_keeps_what_is_the_users(tmp_path: Pa
     guard = Guard(FINDER, [project], frozen=False)
     bare(project)
     bare(project / "src")
-    assert sorted(guard.take_back(tmp_path / "aside", {})) == [project, project / "src"]
+    assert sorted(guard.take_back(tmp_path / "aside")) == [project, project / "src"]
     assert not any(place.exists() for place in (project / "HEAD", project / "config", project / "src" / "HEAD"))
     assert (project / "src" / "a.py").read_text() == "mine\n"
 
@@ -384,7 +412,7 @@ def test_a_harmless_repository_hides_nothing_below_it(tmp_path: Path) -> None:
     git(project, "init", "-q", "x")
     git(project / "x", "config", "core.fsmonitor", "evil")
     (project / ".envrc").write_text("evil\n")
-    assert sorted(guard.take_back(tmp_path / "aside", {})) == [project / ".envrc", project / "x" / ".git"]
+    assert sorted(guard.take_back(tmp_path / "aside")) == [project / ".envrc", project / "x" / ".git"]
     assert (project / "HEAD").exists()
 
 
@@ -401,7 +429,7 @@ def test_a_repository_whose_settings_lie_elsewhere_is_found(tmp_path: Path) -> N
     (project / "new" / "commondir").write_text("../store\n")
     (module / "refs").rmdir()
     (module / "commondir").write_text("../../../store\n")
-    assert sorted(guard.take_back(tmp_path / "aside", {})) == [module / "commondir", project / "new"]
+    assert sorted(guard.take_back(tmp_path / "aside")) == [module / "commondir", project / "new"]
     assert not (project / "new" / "commondir").exists()
 
 
@@ -418,7 +446,7 @@ def test_what_the_settings_of_a_repository_name_is_guarded(tmp_path: Path) -> No
     guard = Guard(FINDER, [project], frozen=False)
     for name in ("tools/hooks/post-commit", "tools/clean.sh", "tools/more", "tools/diff.sh", "tools/other.sh"):
         (project / name).write_text("evil\n")
-    assert len(guard.take_back(tmp_path / "aside", {})) == 4
+    assert len(guard.take_back(tmp_path / "aside")) == 4
     assert not (project / "tools" / "hooks" / "post-commit").exists()
     assert (project / "tools" / "clean.sh").read_text() == "mine\n"
     assert (project / "tools" / "other.sh").read_text() == "evil\n"
@@ -427,7 +455,7 @@ def test_what_the_settings_of_a_repository_name_is_guarded(tmp_path: Path) -> No
     (project / "tools").rename(project / "other")
     (project / "tools").symlink_to("other")
     (project / "other" / "clean.sh").write_text("evil\n")
-    assert guard.take_back(tmp_path / "aside", {}) == [project / "tools"]
+    assert guard.take_back(tmp_path / "aside") == [project / "tools"]
     assert not os.path.lexists(project / "tools")
 
 
@@ -437,5 +465,5 @@ def test_more_folders_than_are_looked_into_are_told(tmp_path: Path, monkeypatch:
     assert guard.whole
     for number in range(30):
         (tmp_path / f"f{number}").mkdir()
-    guard.take_back(tmp_path / "aside", {})
+    guard.take_back(tmp_path / "aside")
     assert not guard.whole

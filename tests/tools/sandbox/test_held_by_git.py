@@ -132,7 +132,7 @@ def test_what_a_new_repository_holds_is_named_once(project: Path) -> None:
     run(project, "git clone -q . clone; cd clone; git checkout -q -b other; echo evil > .envrc")
     run(project, "git clone -q . node_modules/clone")
     run(project / "clone", "git -c user.name=x -c user.email=x@x commit -qam e")
-    guard.take_back(project.parent / "aside", {})
+    guard.take_back(project.parent / "aside")
     clone = f"{project}/clone/.git"
     assert list(guard.git) == [clone]
     told = [change.title for change in held_since(clone, guard.git[clone], ())]

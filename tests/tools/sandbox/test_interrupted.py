@@ -18,9 +18,9 @@ from tui_agent.tools.sandbox.guard import Guard, contents
 from tui_agent.tools.sandbox.guarded import Finder
 from tui_agent.tools.sandbox.interrupted import Journal
 
-place, known = Path(sys.argv[1]), {}
+place = Path(sys.argv[1])
 project = place / "project"
-journal = Journal(place / "running", place / "withheld", known)
+journal = Journal(place / "running", place / "withheld")
 guards = [Guard(Finder(Path("/no/home")), [project], frozen=True) for _ in range(2)]
 for guard in guards:
     journal.write(begun=guard)
@@ -28,7 +28,8 @@ for guard in guards:
 (project / "in/.vscode").mkdir()
 (project / "in/allowed").mkdir()
 (project / "in/allowed/.envrc").write_text("allowed")
-known[str(project / "in/allowed/.envrc")] = contents(project / "in/allowed/.envrc")
+for guard in journal.running:
+    guard.accept({str(project / "in/allowed/.envrc"): contents(project / "in/allowed/.envrc")})
 journal.write(ended=guards[0])
 os.kill(os.getpid(), 9)
 """
@@ -51,7 +52,7 @@ def test_what_was_noted_before_a_kill_is_put_back(tmp_path: Path) -> None:
 def test_what_runs_or_has_ended_is_left_alone(tmp_path: Path) -> None:
     running, project = tmp_path / "running", tmp_path / "project"
     project.mkdir()
-    guard, journal = Guard(Finder(Path("/no/home")), [project], frozen=False), Journal(running, tmp_path / "w", {})
+    guard, journal = Guard(Finder(Path("/no/home")), [project], frozen=False), Journal(running, tmp_path / "w")
     journal.write()
     assert restore_interrupted(running) == []
     journal.write(begun=guard)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tui_agent.settings.schema import DiagnosticsSettings
+from tui_agent.system.regular import read_bytes
 from tui_agent.text import error_text
 from tui_agent.tools.environment import child_environment, sandboxed_environment
 from tui_agent.tools.files.encodings import decode
@@ -184,7 +185,7 @@ class LanguageServers:
     def _request(self, arguments: Sequence[str]) -> Request:
         if not self._sandbox.confines:
             return Request(list(arguments), str(self._project.root), child_environment(os.environ))
-        guard, environment = self._sandbox.guard(), sandboxed_environment(os.environ)
+        guard, environment = self._sandbox.guard(confines=False), sandboxed_environment(os.environ)
         return self._sandbox.request(arguments, self._project.root, environment, guard=guard, read_only=True)
 
     async def close(self) -> None:
@@ -216,9 +217,7 @@ def _texts(paths: Iterable[Path]) -> dict[Path, str]:
 def text_of(path: Path) -> str | None:
     """The text of a file, empty if there is none; None if it is too large or no text."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            return None
-        return decode(path.read_bytes())[0]
+        return decode(read_bytes(path, MAX_BYTES))[0]
     except FileNotFoundError:
         return ""
     except (OSError, ValueError):

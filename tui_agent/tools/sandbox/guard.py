@@ -59,11 +59,13 @@ Snapshot: TypeAlias = dict[str, GuardedEntry]
 class Guard:
     """A record of what was at the guarded paths below the writable `folders` when this was made.
 
-    `frozen`: existing paths at the top of the folders cannot change meanwhile, so they are not recorded. Reads files:
-    create it off the event loop.
+    `frozen`: existing paths at the top of the folders cannot change meanwhile, so they are not recorded. `earlier`: the
+    guard of the command that has run longest. Reads files: create it off the event loop.
     """
 
-    def __init__(self, finder: Finder, folders: Sequence[Path], *, frozen: bool) -> None:
+    def __init__(
+        self, finder: Finder, folders: Sequence[Path], *, frozen: bool, earlier: "Guard | None" = None
+    ) -> None:
         self._finder, self.folders = finder, folders
         self._found = finder.look(folders)
         self.whole = self._found.whole
@@ -87,35 +89,52 @@ class Guard:
         self.repositories, self.named = self._found.repositories, self._found.named
         self.git: dict[str, GitState] = {}
         """What git held in each of the `repositories`; nothing, of those that are new and stay where somebody works."""
+        self._earlier, self._ended = earlier, False
 
     @override
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "git": {}}
 
-    @property
-    def changed(self) -> dict[str, Snapshot]:
-        """What is at guarded paths now and was not when this was made. Reads files."""
-        now = {
-            path: contents(Path(path)) for path in self._existing(self._finder.look(self.folders)) | self._noted.keys()
-        }
-        return {path: found for path, found in now.items() if found is not None and found != self._noted.get(path, {})}
+    def changed(self, only: Sequence[str] | None = None) -> dict[str, Snapshot]:
+        """What is at guarded paths now and was not when this was made: all of it, or no more than these files. Reads
+        files.
+        """
+        now = self._existing(self._finder.look(self.folders)) | self._noted.keys()
+        found = {path: contents(Path(path)) for path in now}
+        before = {path: self._noted.get(path) or {} for path in now}
+        if only is not None:
+            found = {path: _with(before[path], all_, path, only) for path, all_ in found.items()}
+        return {path: each for path, each in found.items() if each is not None and each != before[path]}
+
+    def accept(self, changed: Mapping[str, Snapshot]) -> None:
+        """From now on these states are what is restored."""
+        self._paths |= frozenset(changed)
+        self._noted |= changed
+        if self._earlier is not None:
+            self._earlier.accept(changed)
 
     def _existing(self, found: GuardedPaths) -> frozenset[str]:
         """The guarded paths that exist. What a command itself had settings name is none of them."""
         return found.paths | frozenset(filter(os.path.lexists, self._found.named))
 
-    def take_back(self, withheld: Path, known: Mapping[str, Snapshot]) -> list[Path]:
-        """Restore what has changed, except to a `known` state; what was there instead moves to the folder `withheld`.
+    def take_back(self, withheld: Path) -> list[Path]:
+        """Restore what has changed; what was there instead moves to the folder `withheld`.
 
         A repository that is new and makes git run nothing stays, and so does what was moved or copied with its folder.
         Returns the paths that were restored. Raises OSError.
         """
+        if self._earlier is not None and self._earlier._ended:
+            # What that command had done by then was there when this was made, and is to come back no more.
+            before = self._earlier
+            self._found, self._paths, self._noted = before._found, before._paths, before._noted
+            self._above, self._straight = before._above, before._straight
+        self._earlier, self._ended = None, True
         changed = [Path(place) for place, number in self._above.items() if _bring_back(Path(place), number, withheld)]
         # Settings name these by their paths, so a link on the way would have them say what the command wrote.
         changed += [link for path in self._straight for link in _links_to(path) if _take_out(link, withheld)]
         after, opened = self._opened()
         try:
-            changed += self._put_back(after, withheld, known)
+            changed += self._put_back(after, withheld)
         finally:
             for place, mode in opened.items():
                 with_mode(place, mode, kept=0)
@@ -135,7 +154,7 @@ class Guard:
             opened.update(found)
         return after, opened
 
-    def _put_back(self, after: GuardedPaths, withheld: Path, known: Mapping[str, Snapshot]) -> list[Path]:
+    def _put_back(self, after: GuardedPaths, withheld: Path) -> list[Path]:
         changed: list[Path] = []
         harmless: set[str] = set()
         self.whole, knows_new = self.whole and after.whole, self._found.whole
@@ -155,15 +174,13 @@ class Guard:
             place = Path(path)
             found = contents(place)
             copied = not at_the_top(path, self.folders) and (place.name, found) in copies
-            if not found and found is not None:
-                continue
-            if (found is not None and found == known.get(path)) or copied:
+            if copied or (not found and found is not None):
                 continue
             if (place.name not in {".git", "commondir"} or not runs_nothing(place)) and _take_out(place, withheld):
                 changed.append(place)
         for path, before in self._noted.items():
             gone_with_its_folder = not os.path.lexists(os.path.dirname(path))  # noqa: PTH120
-            if before and not gone_with_its_folder and _put_right(Path(path), before, known.get(path), withheld):
+            if before and not gone_with_its_folder and _put_right(Path(path), before, withheld):
                 changed.append(Path(path))
         return changed
 
@@ -193,12 +210,11 @@ def _take_out(path: Path, withheld: Path) -> bool:
     return False
 
 
-def _put_right(path: Path, before: Snapshot, known: Snapshot | None, withheld: Path) -> bool:
-    """Restore what was at a guarded path, unless it is there, or `known`; returns whether it was not."""
+def _put_right(path: Path, before: Snapshot, withheld: Path) -> bool:
+    """Restore what was at a guarded path, unless it is there; returns whether it was not."""
     try:
         with folder_of(path) as folder:
-            found = _read(folder, path.name)
-            if found is not None and found in (before, known):
+            if _read(folder, path.name) == before:
                 return False
             with _writable(folder):
                 _move_out(folder, path.name, withheld)
@@ -274,6 +290,17 @@ def contents(path: Path) -> Snapshot | None:
             return _read(folder, path.name)
     except OSError:
         return {}
+
+
+def _with(before: Snapshot, now: Snapshot | None, path: str, only: Sequence[str]) -> Snapshot | None:
+    """What was `before` at a guarded path, but these files, and the folders that lead to them, as they are `now`."""
+    if now is None:
+        return None
+    meant = {
+        place for place in now if any(f"{each}/".startswith(os.path.normpath(f"{path}/{place}") + "/") for each in only)
+    }
+    entries = {place: (now if place in meant else before).get(place) for place in before | now}
+    return {place: entry for place, entry in entries.items() if entry is not None}
 
 
 class _TooMuch(Exception):

@@ -5,24 +5,24 @@ import os
 import pickle
 import tempfile
 import threading
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from tui_agent.system.durable import make_private_folder
-from tui_agent.tools.sandbox.guard import Guard, Snapshot
+from tui_agent.tools.sandbox.guard import Guard
 
 
 class Journal:
     """A file in the private `folder`, locked by this process: what was noted before the commands that run now.
 
-    `known` are the states that the user has allowed meanwhile. A full disk keeps no command from running. Thread-safe.
+    A full disk keeps no command from running. Thread-safe.
     """
 
-    def __init__(self, folder: Path, withheld: Path, known: Mapping[str, Snapshot]) -> None:
-        self._folder, self._withheld, self._known = folder, withheld, known
-        self._guards: list[Guard] = []
+    def __init__(self, folder: Path, withheld: Path) -> None:
+        self._folder, self._withheld = folder, withheld
+        self.running: list[Guard] = []
+        """Those of the commands that run now, the oldest first."""
         self._writing = threading.Lock()
         self._file: BinaryIO | None = None
         self._path = ""
@@ -30,14 +30,13 @@ class Journal:
     def write(self, begun: Guard | None = None, ended: Guard | None = None) -> None:
         """Write what there is now that a command has `begun` or `ended`. Writes a file."""
         with self._writing, suppress(OSError):
-            self._guards = [guard for guard in (*self._guards, begun) if guard is not None and guard is not ended]
-            if self._file is None and not self._guards:
+            self.running = [guard for guard in (*self.running, begun) if guard is not None and guard is not ended]
+            if self._file is None and not self.running:
                 return
             file = self._file = self._file or self._made()
-            noted = (self._guards, dict(self._known), self._withheld)
             file.seek(0)
             file.truncate()
-            file.write(pickle.dumps(noted) if self._guards else b"")
+            file.write(pickle.dumps((self.running, self._withheld)) if self.running else b"")
 
     def _made(self) -> BinaryIO:
         make_private_folder(self._folder)
@@ -69,8 +68,8 @@ def restore_interrupted(folder: Path) -> list[str]:
             data = stream.read()
             try:
                 # No command can see or write this folder, so it holds nothing but what `Journal` wrote.
-                guards, known, withheld = pickle.loads(data) if data else ((), {}, "")  # noqa: S301
-                for changed in filter(None, [guard.take_back(withheld, known) for guard in guards]):
+                guards, withheld = pickle.loads(data) if data else ((), "")  # noqa: S301
+                for changed in filter(None, [guard.take_back(withheld) for guard in guards]):
                     listed = ", ".join(map(str, changed))
                     told.append(f"A command ran when the program was killed. Put back: {listed}; see {withheld}")
             except (pickle.PickleError, EOFError, LookupError, ImportError, AttributeError, TypeError, ValueError):

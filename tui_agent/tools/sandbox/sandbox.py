@@ -27,7 +27,7 @@ from tui_agent.tools.base import Change, Tool, ToolContext, ToolOutput
 from tui_agent.tools.built_in import Wrapping
 from tui_agent.tools.gate.rules import CHANGE, READ, Rule, about, catching_path
 from tui_agent.tools.sandbox import kernel
-from tui_agent.tools.sandbox.guard import Guard, Snapshot
+from tui_agent.tools.sandbox.guard import Guard
 from tui_agent.tools.sandbox.guarded import MAX_LIMITED, Finder, Limit, common_git_folder, is_git_folder
 from tui_agent.tools.sandbox.held_by_git import GitState, held_since, state_of
 from tui_agent.tools.sandbox.home import cache_variables, fill
@@ -145,7 +145,7 @@ class Sandbox:
         self._temporary: LockedFolder | None = None
         self._making = threading.Lock()
         self._shown: tuple[object, list[str]] | None = None
-        self._known: dict[str, Snapshot] = {}
+        self._guarding = threading.Lock()
         self._unread, self._unchanged = about((READ,), limits := tuple(limits)), about(CHANGE, limits)
         self._finder = Finder(places.home, places.guarded, self._limit if limits else None)
         self._shown_finder = Finder(places.home, (), self._limit)
@@ -153,8 +153,7 @@ class Sandbox:
         name = sha256(os.fsencode(places.project)).hexdigest()
         self._held_file = places.program / HELD / f"{name}.json"
         self._taken = 0
-        self.journal = Journal(places.program / JOURNALS, places.session / WITHHELD / "killed", self._known)
-        """What is noted of commands that run now."""
+        self._journal = Journal(places.program / JOURNALS, places.session / WITHHELD / "killed")
         self._guards = self._hides_all = True
 
     @property
@@ -288,14 +287,20 @@ class Sandbox:
             await self.proxy.serve(listener, ask)
 
     def guard(self, *, confines: bool = True) -> Guard:
-        """Record what is at guarded paths. `confines`: before a command in the sandbox, which keeps some of them fixed.
-        Reads files: call it off the event loop.
+        """Record what is at guarded paths. `confines`: before a command that may write in the sandbox, which keeps some
+        of them fixed; `take_back` has to follow. Reads files: call it off the event loop.
         """
-        guard = Guard(self._finder, self._writable(), frozen=confines and self.kind != "landlock")
-        self._guards = guard.whole
-        guard.git = {place: state_of(place, self._git.get(place)) for place in guard.repositories}
-        self._git = dict(guard.git)
-        return guard
+        # What a command changes that starts meanwhile must not be taken for what was there before.
+        with self._guarding:
+            running = self._journal.running
+            frozen = confines and self.kind != "landlock"
+            guard = Guard(self._finder, self._writable(), frozen=frozen, earlier=running[0] if running else None)
+            if confines:
+                self._guards = guard.whole
+                guard.git = {place: state_of(place, self._git.get(place)) for place in guard.repositories}
+                self._git = dict(guard.git)
+                self._journal.write(begun=guard)
+            return guard
 
     @property
     def held(self) -> tuple[Change, ...]:
@@ -332,23 +337,29 @@ class Sandbox:
         """Restore the guarded files that a command changed; returns their paths. Raises OSError. Call it off the event
         loop.
         """
-        self._taken += 1
-        changed = guard.take_back(self.places.session / WITHHELD / str(self._taken), self._known)
-        self._guards = guard.whole
-        self.journal.write(ended=guard)
-        return changed
+        with self._guarding:
+            self._taken += 1
+            try:
+                return guard.take_back(self.places.session / WITHHELD / str(self._taken))
+            finally:
+                self._guards = guard.whole
+                self._journal.write(ended=guard)
 
-    def accept(self, guard: Guard) -> list[str]:
-        """Accept what changed at guarded paths since `guard` was made, since the user allowed it: it is not taken back
-        after a command. What a command inside had put there before is. Returns no notes.
+    def accept(self, guard: Guard, only: Sequence[str] | None = None) -> list[str]:
+        """Accept what changed at guarded paths since `guard` was made, all of it or no more than these files, since the
+        user allowed it: it is not taken back after a command that runs now. What such a command had put there before
+        is. Returns no notes.
         """
-        self._known |= guard.changed
-        self.journal.write()
+        with self._guarding:
+            changed = guard.changed(only) if self._journal.running else {}
+            for each in self._journal.running:
+                each.accept(changed)
+            self._journal.write()
         return []
 
     def close(self) -> None:
         """End what still runs, and remove the temporary folder."""
-        self.journal.close()
+        self._journal.close()
         with self._making:
             temporary, self._temporary = self._temporary, None
             if temporary is not None:
@@ -435,10 +446,11 @@ class SandboxAware(Wrapping):
         self._sandbox = sandbox
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        if not any(access.guarded for access in context.accesses):
+        guarded = [access.target for access in context.accesses if access.guarded]
+        if not guarded:
             return await self._tool.run(arguments, context)
         guard = await asyncio.to_thread(self._sandbox.guard, confines=False)
         try:
             return await self._tool.run(arguments, context)
         finally:
-            await asyncio.to_thread(self._sandbox.accept, guard)
+            await asyncio.to_thread(self._sandbox.accept, guard, guarded)

@@ -247,11 +247,14 @@ class RunCommand(BuiltIn):
         guard, withheld = sandbox.guard(), sandbox.places.session / WITHHELD
         environment = sandboxed_environment(os.environ, self._keep) | variables()
         added = [Path(access.target) for access in context.accesses if access.effect == "read"]
-        request = sandbox.request(
-            arguments, folder, environment, guard=guard, read_only=self._only_reads(), added=added
-        )
+        try:
+            request = sandbox.request(
+                arguments, folder, environment, guard=guard, read_only=self._only_reads(), added=added
+            )
+        except BaseException:
+            sandbox.take_back(guard)
+            raise
         bounds = CommandBounds(sandbox.rules, request, sandbox.places.home)
-        sandbox.journal.write(begun=guard)
 
         def settle() -> list[str]:
             return [*taken_back_note(sandbox.take_back(guard), withheld), *held_note(sandbox.held_by_git(guard))]
