@@ -30,6 +30,8 @@ from tui_agent.conversation.entries import Message
 from tui_agent.session import Session
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
+from tui_agent.tools.gate.read_first import scripts_in
+from tui_agent.tools.gate.workspace import Workspace
 
 
 def hook(folder: Path, *commands: str, event: str = "PreToolUse", matcher: str = "", timeout: float = 30) -> None:
@@ -235,6 +237,15 @@ async def test_python_a_projects_hooks_and_what_cannot_be_read(tmp_path: Path) -
         (project / ".agents/hooks.json").write_text("{}")
         await say(session, "list .")
         assert not results(session)[-1].is_error
+
+
+def test_the_module_of_a_python_hook_is_one_of_the_projects_scripts_of_hooks(tmp_path: Path) -> None:
+    (tmp_path / "team").mkdir()
+    (tmp_path / "team" / "hooks.py").touch()
+    document = {"hooks": {"Stop": [{"hooks": [{"type": "python", "call": "team.hooks:last"}]}]}}
+    (tmp_path / "hooks.json").write_text(json.dumps(document))
+    (hook,) = read_hooks([ExtensionFolder(tmp_path, "yours")]).every()
+    assert scripts_in([hook.line], Workspace(tmp_path), tmp_path) == [tmp_path / "team" / "hooks.py"]
 
 
 async def test_a_hook_that_a_project_gains_during_a_session_waits_for_trust(tmp_path: Path) -> None:

@@ -77,6 +77,8 @@ def test_the_files_of_a_command(line: str, files: list[str], workspace: Workspac
         ("task test", "taskfile.yml"),
         ("task test", "Taskfile.dist.yaml"),
         ("go generate", "gen.go"),
+        ("node -r ./own x.js", "own.js"),
+        ("rubocop -a", ".rubocop.yml"),
         ("./gradlew build", "gradle/wrapper/gradle-wrapper.properties"),
         ("gradle build", "buildSrc/build.gradle"),
         ("sbt test", "project/plugins.sbt"),

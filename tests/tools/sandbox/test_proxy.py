@@ -14,6 +14,7 @@ import pytest
 
 from tests.tools.sandbox.test_ways_out import Outside, kinds, outside
 from tests.tools.support import Call
+from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.proxy import Ask, Proxy
 from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxMechanism
@@ -73,8 +74,8 @@ async def test_what_is_allowed_is_let_through_in_each_way() -> None:
         proxy = Proxy([f"a.example:{port}"], resolver=here, reaches=lambda address: True)
         async with serving(proxy) as at:
             assert (await say(at, connect("a.example", port))).endswith(ANSWER)
-            plain = f"GET http://a.example:{port}/x?y HTTP/1.1\r\nhOST : evil\r\nX: 1\r\nProxy-Authorization: z\r\n\r\n"
-            assert await say(at, plain.encode()) == ANSWER
+            plain = f"GET http://a.example:{port}/x?y HTTP/1.1\r\nhOST : evil\r\nY: 1\nHost: evil\r\nX: 1\r\n"
+            assert await say(at, f"{plain}Proxy-Authorization: z\r\n\r\n".encode()) == ANSWER
             socks = b"\x05\x01\x00\x05\x01\x00\x03\x09a.example" + port.to_bytes(2, "big")
             assert (await say(at, socks + b"GET / HTTP/1.1\r\n\r\n")).endswith(ANSWER)
     assert told[1] == f"GET /x?y HTTP/1.1\r\nHost: a.example:{port}\r\nX: 1\r\nConnection: close\r\n\r\n".encode()
@@ -118,6 +119,21 @@ async def test_nobody_reaches_a_private_address_by_its_number(address: bytes, an
     async with serving(Proxy(["*"])) as at:
         told = await say(at, b"\x05\x01\x00\x05\x01\x00" + address + (80).to_bytes(2, "big"))
     assert told[:4] == bytes((5, 0, 5, answer))
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "allowed"),
+    [
+        *(("a.example", 443, True), ("a.example.", 80, True), ("a.example", 22, False), ("b.a.example", 22, True)),
+        *(("example", 443, False), ("bad.example", 443, False), ("BAD.example.", 443, False)),
+    ],
+)
+async def test_a_domain_is_allowed_with_the_ports_of_the_web_and_where_no_rule_names_it(
+    host: str, port: int, allowed: bool
+) -> None:
+    limits = (Rule.read("network(https://bad.example/*)"), Rule.read("read_file(*)"))
+    async with serving(Proxy(["*.example", "*.a.example:22"], limits, resolver=here)) as at:
+        assert (b"at a public address" in await say(at, connect(host, port))) == allowed
 
 
 async def test_a_name_that_leads_to_a_private_address_is_refused() -> None:

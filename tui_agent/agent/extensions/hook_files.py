@@ -108,7 +108,7 @@ _WANTED: Final = (
 _OURS: Final = "hooks.json"
 _SETTINGS: Final = ("settings.json", "settings.local.json")
 _CALL_PYTHON: Final = (
-    "import importlib, json, sys; module, _, name = sys.argv[1].partition(':'); "
+    "import importlib, json, sys; _, module, name = sys.argv[1:]; "
     "said = getattr(importlib.import_module(module), name)(json.load(sys.stdin)); "
     "print(json.dumps(said) if said is not None else '')"
 )
@@ -384,7 +384,8 @@ def _hook(event: Event, given: Mapping[str, object], matcher: str, root: Extensi
     if kind == "python":
         if not re.fullmatch(r"[\w.]+:\w+", line):
             return None
-        command = shlex.join((sys.executable, "-c", _CALL_PYTHON, line))
+        # The module is named as one that Python is to run, since that is what asks whether it has changed look for.
+        command = shlex.join((sys.executable, "-c", _CALL_PYTHON, "-m", *line.split(":")))
     elif kind in ("prompt", "agent"):
         command, prompt = "", line.strip()
     elif kind == "http":

@@ -30,6 +30,7 @@ from tui_agent.tools.gate.read_first import Approved, FilesRunFirst
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.rules import (
     CHANGE,
+    NETWORK,
     OUTSIDE,
     READ,
     SEARCH,
@@ -208,8 +209,8 @@ class PermissionGate:
 
     @property
     def limits(self) -> tuple[Rule, ...]:
-        """The rules about files that may not be read or changed, or not unasked."""
-        return about((READ, *CHANGE), (*self._deny, *self._ask))
+        """The rules about files that may not be read or changed, and addresses not reached, or not unasked."""
+        return about((READ, NETWORK, *CHANGE), (*self._deny, *self._ask))
 
     @property
     def notices(self) -> tuple[str, ...]:

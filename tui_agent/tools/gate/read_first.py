@@ -355,7 +355,7 @@ def _files_at(folder: Path, text: str, look: _Look, before: str = "") -> Iterato
     elif before == "-m":
         module = f"{folder}/{text.replace('.', '/')}"
         found = (f"{module}/__init__.py", f"{module}/__main__.py", f"{module}.py")
-    elif _INTERPRETER.fullmatch(before):
+    elif _INTERPRETER.fullmatch(before) or before.startswith("-"):
         found = (place, *(f"{place}{end}" for end in (*_OF_NODE, "/index.js")))
     yield from (Path(path) for path in dict.fromkeys(map(os.path.normpath, found)) if look.is_regular(path))
 

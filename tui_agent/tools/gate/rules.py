@@ -34,6 +34,8 @@ READ: Final = "read_file"
 """The tool that rules about reading name."""
 SEARCH: Final = "grep"
 """The tool that searches files, which rules about reading hold for, too."""
+NETWORK: Final = "network"
+"""What a command in the sandbox does that reaches a domain, as in ``network(https://example.org/*)``."""
 CHANGE: Final = ("edit_file", "write_file")
 """The tools that rules about changing files name."""
 RUNS_OTHERS: Final = table(
@@ -170,7 +172,7 @@ def catching_path(rules: Iterable[Rule], path: str, root: str) -> Rule | None:
 
 
 def about(tools: Sequence[str], rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """The rules about certain files, for one of these tools."""
+    """The rules about certain files or addresses, for one of these tools."""
     return tuple(rule for rule in rules if rule.pattern and any(map(rule.names, tools)))
 
 

@@ -1,17 +1,14 @@
 """Asking the user whether a command may reach a domain: once a session, in words, through the permission gate."""
 
 import json
-from typing import Final
 from urllib.parse import urlsplit
 
 from tui_agent.conversation.blocks import ToolCall, ToolDefinition
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolOutput, WorkspaceView
 from tui_agent.tools.gate.permissions import PermissionGate
+from tui_agent.tools.gate.rules import NETWORK
 from tui_agent.tools.sandbox.proxy import KNOWN, belonging_to
 from tui_agent.tools.sandbox.proxy import Ask as AskForDomain
-
-NETWORK: Final = "network"
-"""The name of the tool in rules: ``network(https://example.org/*)``."""
 
 
 def asking(gate: PermissionGate, context: ToolContext, command: str) -> AskForDomain:

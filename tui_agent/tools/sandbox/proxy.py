@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 from tui_agent.regex import regex
 from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.gate.patterns import matches
+from tui_agent.tools.gate.rules import NETWORK, Rule
 from tui_agent.tools.sandbox.launcher import PROXY_PORT
 from tui_agent.tools.web.addresses import Address, WebAddress, is_public, read_address, resolve
 
@@ -62,7 +64,8 @@ class _Refused(Exception):
 
 
 class Proxy:
-    """The proxy of one sandbox. `allowed` are domains: ``example.org``, or ``*.example.org`` for all below it.
+    """The proxy of one sandbox. `allowed` are domains: ``example.org``, or ``*.example.org`` for all below it. About
+    those that one of the rules in `limits` names it asks all the same.
 
     Names are resolved by `resolver`; connections go only to addresses that `reaches` accepts.
     """
@@ -70,12 +73,14 @@ class Proxy:
     def __init__(
         self,
         allowed: Iterable[str],
+        limits: Iterable[Rule] = (),
         *,
         resolver: Callable[[WebAddress], Awaitable[tuple[Address, ...]]] = resolve,
         reaches: Callable[[Address], bool] = is_public,
     ) -> None:
         self._resolve, self._reaches = resolver, reaches
         self._allowed = tuple(domain.lower().rstrip(".") for domain in allowed)
+        self._limits = tuple(rule for rule in limits if rule.names(NETWORK))
         self._ask: Ask | None = None
         self._decided: dict[str, asyncio.Future[bool]] = {}
         self._refused: dict[str, str] = {}
@@ -129,7 +134,8 @@ class Proxy:
         try:
             theirs, away = await self._reach(host, port, secure=port != 80)
         except _Refused as why:
-            self._refused[host] = str(why)
+            if len(self._refused) < _MOST_AT_ONCE:
+                self._refused[host] = str(why)
             writer.write(_socks_answer(_SOCKS_REFUSED) if first[0] == _SOCKS else _http_refusal(host, str(why)))
             await writer.drain()
             return
@@ -152,8 +158,7 @@ class Proxy:
             raise _Refused(failure.why) from None
         if address.is_local:
             raise _Refused("it is not on the public network")
-        host = address.host.rstrip(".")
-        if not self._is_allowed(host, port) and not await self._was_allowed(address.origin):
+        if not self._is_allowed(address, port) and not await self._was_allowed(address.origin):
             raise _Refused("it was not allowed")
         try:
             async with asyncio.timeout(_CONNECT_S):
@@ -166,11 +171,14 @@ class Proxy:
             raise _Refused(f"it cannot be reached ({getattr(error, 'strerror', None) or error})") from None
         raise _Refused("it cannot be reached at a public address")
 
-    def _is_allowed(self, host: str, port: int) -> bool:
-        names = {host, f"{host}:{port}"} if port in _PORTS else {f"{host}:{port}"}
+    def _is_allowed(self, address: WebAddress, port: int) -> bool:
+        if any(not rule.pattern or matches(rule.pattern, address.text) for rule in self._limits):
+            return False
+        names = (f"{address.host}:{port}", *((address.host,) if port in _PORTS else ()))
         return any(
-            domain == EVERYTHING or domain in names or (domain.startswith("*.") and host.endswith(domain[1:]))
+            domain in (EVERYTHING, name) or (domain.startswith("*.") and name.endswith(domain[1:]))
             for domain in self._allowed
+            for name in names
         )
 
     async def _was_allowed(self, origin: str) -> bool:
@@ -216,7 +224,9 @@ def _http_request(head: bytes) -> tuple[str, int, bytes]:
         raise ValueError("no address")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     lines = head[found.end() : -4].split(b"\r\n")
-    kept = [line for line in lines if line.partition(b":")[0].strip().lower() not in _OF_THE_HOP]
+    # Some servers take a mere LF for the end of a line.
+    whole = (line for line in lines if b"\n" not in line)
+    kept = [line for line in whole if line.partition(b":")[0].strip().lower() not in _OF_THE_HOP]
     first = found[1] + b" " + path.encode("ascii") + b" HTTP/1.1"
     # What was allowed is this host, whatever else the request may say.
     host = b"Host: " + parts.netloc.rpartition("@")[2].encode("ascii")

@@ -123,7 +123,8 @@ class Sandbox:
     """The sandbox for a session's commands, including those of subtasks.
 
     `network`: the domains that commands may reach; `proxy.EVERYTHING`: all of the network, without the proxy.
-    `limits`: the user's rules about files that may not be read, which are hidden, or not changed, which are read-only.
+    `limits`: the user's rules about files that may not be read, which are hidden, or not changed, which are read-only,
+    and about addresses.
     `offered`: the mechanism to use, instead of testing for one.
     """
 
@@ -140,14 +141,14 @@ class Sandbox:
         self.places = places
         domains = tuple(network)
         self.network = EVERYTHING in domains
-        self.proxy = Proxy(domains)
+        self.proxy = Proxy(domains, limits := tuple(limits))
         self._offered = offered
         self._temporary: LockedFolder | None = None
         self._making = threading.Lock()
         self._shown: tuple[object, list[str]] | None = None
         self._guarding = threading.Lock()
-        self._unread, self._unchanged = about((READ,), limits := tuple(limits)), about(CHANGE, limits)
-        self._finder = Finder(places.home, places.guarded, self._limit if limits else None)
+        self._unread, self._unchanged = about((READ,), limits), about(CHANGE, limits)
+        self._finder = Finder(places.home, places.guarded, self._limit if self._unread or self._unchanged else None)
         self._shown_finder = Finder(places.home, (), self._limit)
         self._git: dict[str, GitState] = {}
         name = sha256(os.fsencode(places.project)).hexdigest()

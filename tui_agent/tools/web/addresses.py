@@ -64,8 +64,7 @@ class WebAddress(msgspec.Struct, frozen=True):
         number = literal(self.host)
         if number is not None:
             return not is_public(number)
-        name = self.host.rstrip(".")
-        return name in _LOCAL_NAMES or name.endswith((".localhost", ".local", ".internal"))
+        return self.host in _LOCAL_NAMES or self.host.endswith((".localhost", ".local", ".internal"))
 
 
 def read_address(text: str) -> WebAddress:
@@ -178,4 +177,4 @@ def _host(name: str) -> str:
             raise ValueError("an address with a zone leads to this machine's own network")
         return str(address)
     host = name.lower() if name.isascii() else name.encode("idna").decode().lower()
-    return host if _NAME.fullmatch(host) and len(host) <= 253 else ""
+    return host.removesuffix(".") if _NAME.fullmatch(host) and len(host) <= 253 else ""
