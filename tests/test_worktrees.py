@@ -4,12 +4,18 @@ import json
 import os
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
 from tui_agent.agent.commands.session import _handed_back
+from tui_agent.agent.extensions.files import ExtensionFolder
+from tui_agent.agent.extensions.hooks import Hooks, SessionFacts
+from tui_agent.session_parts import WorktreeHooks
+from tui_agent.tools.gate.permissions import PermissionGate
+from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.sandbox import mechanism
 from tui_agent.worktrees import (
     WorktreeError,
@@ -70,6 +76,61 @@ def test_it_is_made_with_what_is_to_be_copied_and_no_hook_runs(repository: Path)
     remove_worktree(made)
     assert not made.folder.parent.exists()
     assert git(repository, "branch", "--list", "tui-agent/*") == ""
+
+
+def test_a_link_in_the_commit_leads_no_file_and_no_session_elsewhere(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    for name in ("sub", "kept"):
+        git(repository, "rm", "-rq", "--cached", "--ignore-unmatch", name)
+        (repository / name).mkdir(exist_ok=True)
+        (repository / name / "key.env").write_text("evil")
+        link = subprocess.run(
+            ["git", "hash-object", "-w", "--stdin"],
+            cwd=repository,
+            input=bytes(tmp_path / "elsewhere"),
+            stdout=-1,
+            check=True,
+        )
+        git(repository, "update-index", "--add", "--cacheinfo", f"120000,{link.stdout.decode().strip()},{name}")
+    git(repository, "commit", "-qm", "links")
+    git(repository, "rm", "-q", "--cached", "kept", "sub")
+    monkeypatch.chdir(repository / "sub")
+    with session_worktree(repository / "sub", "side", "", print) as place:
+        assert place == repository.with_name("shop-worktrees") / "side"
+        assert (place / "local.env").exists()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("answer", ["", "n\n", "y\n"])
+def test_what_a_worktrees_hook_runs_first_is_asked_about_once_it_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    project, told = tmp_path / "project", list[str]()
+    project.mkdir()
+    makefile = project / "Makefile"
+    makefile.write_text("wt:\n\t@pwd\n")
+    hook = {"type": "command", "command": "make -s wt"}
+    (tmp_path / "hooks.json").write_text(json.dumps({"hooks": {"WorktreeCreate": [{"hooks": [hook]}]}}))
+    facts = SessionFacts("", project, project, tmp_path, mode=lambda: "auto", model=lambda: "", resumed=False)
+    gate = PermissionGate("auto", Workspace(project), approved=tmp_path / "approved")
+    hooks = WorktreeHooks(Hooks([ExtensionFolder(tmp_path, "yours")], facts), project, told.append, gate)
+    assert hooks.made("x") == project
+    makefile.write_text("wt:\n\t@touch ran; pwd\n")
+    terminal = StringIO(answer)
+    for stream in (terminal, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: bool(answer))
+    monkeypatch.setattr(sys, "stdin", terminal)
+    if answer == "y\n":
+        assert hooks.made("x") == project
+        assert hooks.may_set_up("make -s wt")
+    else:
+        assert not hooks.may_set_up("make -s wt")
+        with pytest.raises(WorktreeError, match="declined it" if answer else "Makefile"):
+            hooks.made("x")
+    assert (project / "ran").exists() == (answer == "y\n")
+    assert ("@touch ran" in "".join(told)) == bool(answer)
 
 
 @pytest.mark.parametrize("verb", ["", "merge", "apply", "patch"])

@@ -27,6 +27,7 @@ from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.events import AgentEvent
 from tui_agent.agent.extensions.claude import TRANSCRIPT, ClaudeRules, HookTranscript, tightening_rules
 from tui_agent.agent.extensions.files import ExtensionFolder, skill_folders
+from tui_agent.agent.extensions.hook_calls import HookConnections
 from tui_agent.agent.extensions.hook_files import Event, read_hooks
 from tui_agent.agent.extensions.hooks import HookAnswer, Hooks, SessionFacts
 from tui_agent.agent.history.file_history import FileHistory
@@ -62,13 +63,13 @@ from tui_agent.system.resources import prompt_text
 from tui_agent.telemetry.telemetry import Telemetry, installed, problem, spans_for, wanted
 from tui_agent.text import expanded
 from tui_agent.tools.asking import AskUser, SubmitPlan
-from tui_agent.tools.base import Ask, Effect, Tool
+from tui_agent.tools.base import Ask, Effect, PermissionAnswer, PermissionQuestion, Tool, ToolFailure
 from tui_agent.tools.files.buffers import Buffers
 from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.paging import PageLimits
 from tui_agent.tools.files.reading import ListDir, ReadFile
 from tui_agent.tools.files.tree import TreeLimits
-from tui_agent.tools.gate.permissions import PermissionGate
+from tui_agent.tools.gate.permissions import NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.read_first import run_by_themselves, scripts_in
 from tui_agent.tools.gate.remembered import RememberedRules
 from tui_agent.tools.gate.repository import configured_in
@@ -88,6 +89,7 @@ from tui_agent.tools.shell.run_command import RunCommand
 from tui_agent.tools.tasks import EpisodeTool, MarkTaskDone, Todo
 from tui_agent.tools.web.fetch_url import FetchUrl
 from tui_agent.tools.web.web_search import SERVICES, ProviderSearch, WebSearch
+from tui_agent.visible import visible
 from tui_agent.worktrees import WorktreeError
 
 RATIOS_FILE: Final = "token-ratios.json"
@@ -130,10 +132,14 @@ def knowledge_of(settings: Settings, arguments: Arguments) -> SectionReader:
 class WorktreeHooks:
     """The hooks that make and clean up worktrees, before there is a session: what `session_worktree` asks in place of
     git. `say` gets what hooks have to tell. Runs an event loop.
+
+    `gate` tells what has changed that a command line runs first: the user is asked about it at the terminal, and
+    without one it is not run.
     """
 
-    def __init__(self, hooks: Hooks, folder: Path, say: Callable[[str], None]) -> None:
-        self._hooks, self._folder, self._say = hooks, folder, say
+    def __init__(self, hooks: Hooks, folder: Path, say: Callable[[str], None], gate: PermissionGate) -> None:
+        self._hooks, self._folder, self._say, self._gate = hooks, folder, say, gate
+        hooks.ways = HookConnections(_none_yet, _none_yet, _none_yet, self._may_run)
 
     def made(self, name: str) -> Path | None:
         """The folder that a hook has made; None if there is no such hook. Raises `WorktreeError`."""
@@ -152,15 +158,35 @@ class WorktreeHooks:
 
         They are asked at the terminal; without one, it stays.
         """
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return _at_terminal() and self._agreed(f"Remove the worktree {folder}?")
+
+    def may_set_up(self, line: str) -> bool:
+        """Whether to run the user's command line for new worktrees."""
+        try:
+            return asyncio.run(self._may_run(line, asks=True))
+        except NobodyToAsk as unasked:
+            self._say(unasked.question.reason)
             return False
-        self._say(f"Remove the worktree {folder}? [y/N]")
-        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def removing(self, folder: Path) -> bool:
         """Have hooks clean up; whether the folder is gone."""
         self._fire("WorktreeRemove", worktree_path=str(folder))
         return not folder.exists()
+
+    async def _may_run(self, line: str, asks: bool) -> bool:
+        return await self._gate.check_own(line, self._ask, title="Run it for worktrees")
+
+    async def _ask(self, question: PermissionQuestion) -> PermissionAnswer:
+        if not _at_terminal():
+            raise NobodyToAsk(question)
+        preview = question.preview
+        changed = (f"{change.title}\n{change.diff}" for change in preview.changes)
+        shown = "\n".join(map(visible, (f"{preview.title}: {preview.command}", question.reason, *changed)))
+        return PermissionAnswer(await asyncio.to_thread(self._agreed, f"{shown}\nRun it?"))
+
+    def _agreed(self, question: str) -> bool:
+        self._say(f"{question} [y/N]")
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def _fire(self, event: Event, **fields: str) -> HookAnswer:
         async def fired() -> HookAnswer:
@@ -176,6 +202,14 @@ class WorktreeHooks:
             self._say(f"{event.title}: {event.text}")
 
 
+def _at_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def _none_yet(*_: object) -> str:
+    raise ToolFailure("no session is open yet, with models and servers to ask")
+
+
 def worktree_hooks(settings: Settings, arguments: Arguments, say: Callable[[str], None]) -> WorktreeHooks:
     """The hooks that make and clean up the session's worktree."""
     facts = SessionFacts(
@@ -187,7 +221,10 @@ def worktree_hooks(settings: Settings, arguments: Arguments, say: Callable[[str]
         model=lambda: settings.model.id,
         resumed=False,
     )
-    return WorktreeHooks(Hooks(knowledge_of(settings, arguments).extensions, facts), arguments.folder, say)
+    workspace = Workspace(arguments.folder, map(Path, settings.permissions.folders))
+    gate = PermissionGate(permission_mode(settings), workspace, approved=arguments.home / APPROVED_FOLDER)
+    hooks = Hooks(knowledge_of(settings, arguments).extensions, facts)
+    return WorktreeHooks(hooks, arguments.folder, say, gate)
 
 
 def telemetry_of(settings: Settings, session: str, closing: AsyncExitStack) -> tuple[Telemetry | None, str]:

@@ -96,6 +96,9 @@ class WorktreeMakers(Protocol):
     def unwanted(self, folder: Path) -> bool:
         """Whether the user wants the folder removed, of which git cannot say whether anything changed."""
 
+    def may_set_up(self, line: str) -> bool:
+        """Whether to run this command line in a new one."""
+
     def removing(self, folder: Path) -> bool:
         """A worktree is about to be removed; whether that was done by what this told."""
 
@@ -123,9 +126,11 @@ def session_worktree(
     worktree = open_worktree(start, name)
     top = Path(_git(start, "rev-parse", "--path-format=absolute", "--show-toplevel").strip())
     place = worktree.folder / start.resolve().relative_to(top.resolve())
-    place = place if place.is_dir() else worktree.folder
+    place = place if place.is_dir() and _is_in(place, worktree.folder) else worktree.folder
     with _working_in(place, start):
-        if worktree.new and setup:
+        if worktree.new and setup and makers is not None and not makers.may_set_up(setup):
+            say(f"worktree.setup was not run: {setup}")
+        elif worktree.new and setup:
             say(f"setting up {worktree.folder}: {setup}")
             # Standard output is for an answer alone.
             done = subprocess.run(["/bin/sh", "-c", setup], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
@@ -324,9 +329,15 @@ def _copy_included(worktree: Worktree) -> None:
     names = _git(worktree.repository, "ls-files", "-z", "--others", "--ignored", f"--exclude-from={patterns}")
     for name in filter(None, names.split("\0")):
         source, target = worktree.repository / name, worktree.folder / name
-        if source.is_file() and not source.is_symlink() and not target.exists():
+        there = target.exists() or not _is_in(target, worktree.folder)
+        if source.is_file() and not source.is_symlink() and not there:
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
+            shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _is_in(path: Path, worktree: Path) -> bool:
+    """Whether a path in a worktree leads to nowhere else: what was committed there may be a link."""
+    return path.resolve().is_relative_to(worktree.resolve())
 
 
 def _fill_submodules(worktree: Worktree) -> None:
