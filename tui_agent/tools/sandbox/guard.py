@@ -54,6 +54,8 @@ class GuardedEntry(msgspec.Struct, frozen=True):
 
 Snapshot: TypeAlias = dict[str, GuardedEntry]
 """The entries at a guarded path and below it, by relative path."""
+Changed: TypeAlias = dict[str, GuardedEntry | None]
+"""Those of them that have changed, with the folders they are in; None for what is gone."""
 
 
 class Guard:
@@ -95,21 +97,29 @@ class Guard:
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "git": {}}
 
-    def changed(self, only: Sequence[str] | None = None) -> dict[str, Snapshot]:
+    def changed(self, only: Sequence[str] | None = None) -> dict[str, Changed]:
         """What is at guarded paths now and was not when this was made: all of it, or no more than these files. Reads
         files.
         """
-        now = self._existing(self._finder.look(self.folders)) | self._noted.keys()
-        found = {path: contents(Path(path)) for path in now}
-        before = {path: self._noted.get(path) or {} for path in now}
-        if only is not None:
-            found = {path: _with(before[path], all_, path, only) for path, all_ in found.items()}
-        return {path: each for path, each in found.items() if each is not None and each != before[path]}
+        found: dict[str, Changed] = {}
+        for path in self._existing(self._finder.look(self.folders)) | self._noted.keys():
+            if (now := contents(Path(path))) is None:
+                continue
+            before = self._noted.get(path) or {}
+            places = {place: os.path.normpath(f"{path}/{place}") for place in now | before}
+            differ = [place for place in places if now.get(place) != before.get(place)]
+            meant = [places[place] for place in differ] if only is None else only
+            leading = [each for each in places if any(f"{one}/".startswith(f"{places[each]}/") for one in meant)]
+            if not set(leading).isdisjoint(differ):
+                found[path] = {place: now.get(place) for place in leading}
+        return found
 
-    def accept(self, changed: Mapping[str, Snapshot]) -> None:
-        """From now on these states are what is restored."""
+    def accept(self, changed: Mapping[str, Changed]) -> None:
+        """From now on these entries are what is restored."""
         self._paths |= frozenset(changed)
-        self._noted |= changed
+        for path, entries in changed.items():
+            merged = {**(self._noted.get(path) or {}), **entries}
+            self._noted[path] = {place: entry for place, entry in merged.items() if entry is not None}
         if self._earlier is not None:
             self._earlier.accept(changed)
 
@@ -290,17 +300,6 @@ def contents(path: Path) -> Snapshot | None:
             return _read(folder, path.name)
     except OSError:
         return {}
-
-
-def _with(before: Snapshot, now: Snapshot | None, path: str, only: Sequence[str]) -> Snapshot | None:
-    """What was `before` at a guarded path, but these files, and the folders that lead to them, as they are `now`."""
-    if now is None:
-        return None
-    meant = {
-        place for place in now if any(f"{each}/".startswith(os.path.normpath(f"{path}/{place}") + "/") for each in only)
-    }
-    entries = {place: (now if place in meant else before).get(place) for place in before | now}
-    return {place: entry for place, entry in entries.items() if entry is not None}
 
 
 class _TooMuch(Exception):
