@@ -140,6 +140,7 @@ def git(folder: Path, *arguments: str) -> None:
         *(".direnv/flake-profile-1.rc", ".config/wt.toml", "jupyter_server_config.py", ".tui-agent/config.json"),
         *(".ropeproject/config.py", ".python-version", "commitlint.config.js", "forge.yaml", ".trunk/trunk.yaml"),
         *("buildServer.json", ".lsp/config.edn", ".github/lsp.json", "bin/hermit.hcl", "global.json", ".mux/init"),
+        *(".repo/repo/main.py", ".gclient", "matplotlibrc", ".taskmaster/config.json", "jupytext.py", ".dvc/config"),
         *(".ruby-version", ".miserc.toml", "erlang_ls.config", ".tangled/workflows/x.yml", "CODEOWNERS", "codex.md"),
     ],
 )

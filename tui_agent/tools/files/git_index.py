@@ -44,15 +44,16 @@ class GitIndex:
     def names(self) -> Mapping[str, str]:
         """The blob name of each file below the root, by relative path. Reads files."""
         try:
-            top, folder = _repository(self._root)
-            path = folder / "index"
+            top, self._folder = _repository(self._root)
+            path = self._folder / "index"
             found = path.stat()
             stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
             if stamp != self._stamp:
                 self._known = _read(path, top, self._root) if found.st_size <= MAX_INDEX_BYTES else {}
-                self._stamp, self._folder = stamp, folder
+                self._stamp = stamp
         except (OSError, ValueError, IndexError):
-            self._stamp, self._folder, self._known = None, None, {}
+            # The repository may hold what the index has named, all the same.
+            self._stamp, self._known = None, {}
         return self._known
 
     async def contents(self, names: Iterable[str]) -> dict[str, bytes]:
