@@ -73,7 +73,7 @@ async def test_guarded_files_that_it_commits_are_named(shell: Shell) -> None:
     (shell.place.project / ".envrc").write_text("mine")
     assert "guarded files in git" not in await shell.run(f"{GIT} add .envrc && {GIT} commit -qm mine")
     text = await shell.run(f"mkdir in; echo evil > in/.envrc; git add in; {GIT} commit -qm x; git reset -q HEAD~1")
-    assert "[guarded files in git differ from those of the folder: in/.envrc is another one in commit " in text
+    assert "[guarded files may not be what the user knows: in/.envrc is another one in commit " in text
     assert [change.title.split()[0] for change in shell.sandbox.held] == ["in/.envrc"]
     text = await shell.run("git clone -q . clone; cd clone; git checkout -q --detach HEAD~0")
     assert ".envrc is another one in" in text

@@ -75,6 +75,27 @@ def test_what_a_command_had_done_when_another_began_does_not_come_back(tmp_path:
     sandbox.close()
 
 
+def test_what_another_program_has_replaced_is_named(tmp_path: Path) -> None:
+    """With the file goes the mount that kept the command from changing it."""
+    project = tmp_path / "project"
+    project.mkdir()
+    for name in (".envrc", ".npmrc", "mise.toml", "new"):
+        (project / name).write_text("mine")
+    places = SandboxFolders(folders=(project,), project=project, program=tmp_path, session=tmp_path, home=tmp_path)
+    sandbox = Sandbox("auto", places, offered=SandboxMechanism("namespaces", ""))
+    guard, allowed = sandbox.guard(), sandbox.guard(confines=False)
+    (project / "new").replace(project / ".envrc")
+    (project / ".npmrc").write_text("by the user, where it stands")
+    (project / "mise.new").write_text("by the user's leave")
+    (project / "mise.new").replace(project / "mise.toml")
+    sandbox.accept(allowed, [f"{project}/mise.toml"])
+    assert sandbox.take_back(guard) == []
+    (told,) = sandbox.held_by_git(guard)
+    assert told.title.startswith(f"{project}/.envrc was replaced")
+    assert sandbox.held == (told,)
+    sandbox.close()
+
+
 def test_what_is_noted_follows_no_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "file").write_text("x")

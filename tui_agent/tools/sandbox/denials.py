@@ -130,12 +130,12 @@ def taken_back_note(paths: Sequence[Path], withheld: Path) -> list[str]:
 
 
 def held_note(held: Sequence[Change]) -> list[str]:
-    """A note about guarded files that a command staged, committed or stashed."""
+    """A note about guarded files that a command staged, committed or stashed, or could change."""
     if not held:
         return []
     listed = "; ".join(shown(each.title, 300) for each in held[:10])
     return [
-        f"[guarded files in git differ from those of the folder: {listed}. Tell the user before git puts them there]"
+        f"[guarded files may not be what the user knows: {listed}. Tell them before git or another program uses it]"
     ]
 
 

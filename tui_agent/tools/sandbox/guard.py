@@ -77,6 +77,7 @@ class Guard:
         """The existing paths that mounts protect: guarded ones at the top of the folders, and by the user's rules."""
         frozen_paths = {path for path in self.fixed if frozen and not os.path.islink(path)}  # noqa: PTH114
         self._noted = {path: contents(Path(path)) for path in self._paths - frozen_paths}
+        self._frozen = {path: _number(None, path) for path in frozen_paths}
         # What is too much to be restored must not change.
         too_much = sorted(path for path, found in self._noted.items() if found is None)
         self.fixed += too_much if frozen else ()
@@ -113,6 +114,12 @@ class Guard:
             if not set(leading).isdisjoint(differ):
                 found[path] = {place: now.get(place) for place in leading}
         return found
+
+    @property
+    def replaced(self) -> list[str]:
+        """What could change after all, since a program outside has replaced it, and with it the mount on it."""
+        now = {path: _number(None, path) for path in self._frozen.keys() - self._noted.keys()}
+        return sorted(path for path, number in now.items() if number not in (None, self._frozen[path]))
 
     def accept(self, changed: Mapping[str, Changed]) -> None:
         """From now on these entries are what is restored."""

@@ -39,6 +39,7 @@ from tui_agent.tools.sandbox.other_systems import SEATBELT, in_seatbelt
 from tui_agent.tools.sandbox.proxy import EVERYTHING, VARIABLES, Ask, Proxy
 from tui_agent.tools.sandbox.readable import SYSTEM, hidden_in, readable, with_keys
 from tui_agent.tools.sandbox.system_calls import is_known
+from tui_agent.visible import visible_line
 
 Choice: TypeAlias = Literal["auto", "required", "off"]
 Kind: TypeAlias = Literal["namespaces", "landlock", "seatbelt", "none"]
@@ -314,10 +315,16 @@ class Sandbox:
             return ()
 
     def held_by_git(self, guard: Guard) -> list[Change]:
-        """The guarded files that a command left to git; they are also `held`. Call it when the rest is taken back, off
-        the event loop. Writes a file.
+        """The guarded files that a command left to git, or could change where they stand; they are also `held`. Call it
+        when the rest is taken back, off the event loop. Writes a file.
         """
-        found = [each for place, state in guard.git.items() for each in held_since(place, state, guard.named)]
+        found = [
+            Change(
+                f"{visible_line(path)} was replaced by another program: from then on the command could change it", ""
+            )
+            for path in guard.replaced
+        ]
+        found += [each for place, state in guard.git.items() for each in held_since(place, state, guard.named)]
         if found:
             self._hold((*self.held, *found))
         return found
