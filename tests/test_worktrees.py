@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from io import StringIO
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from msgspec import structs
 from tui_agent.agent.commands.session import _handed_back
 from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.agent.extensions.hooks import Hooks, SessionFacts
-from tui_agent.session_parts import WorktreeHooks
+from tui_agent.arguments import Arguments
+from tui_agent.session_parts import WorktreeHooks, worktree_hooks
+from tui_agent.settings import Settings
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.sandbox import mechanism
@@ -101,6 +104,19 @@ def test_a_link_in_the_commit_leads_no_file_and_no_session_elsewhere(
         assert place == repository.with_name("shop-worktrees") / "side"
         assert (place / "local.env").exists()
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "trusted", "refused"),
+    [("filter.q.smudge", False, True), ("filter.q.smudge", True, False), ("submodule.x.url", False, False)],
+)
+def test_of_a_project_that_is_not_trusted_git_follows_no_unknown_settings(
+    repository: Path, tmp_path: Path, key: str, trusted: bool, refused: bool
+) -> None:
+    git(repository, "config", key, "./evil")
+    arguments = Arguments(folder=repository, project=repository, home=tmp_path / "home", trusted=trusted)
+    with pytest.raises(WorktreeError, match="filter") if refused else nullcontext():
+        worktree_hooks(Settings(), arguments, print)
 
 
 @pytest.mark.parametrize("answer", ["", "n\n", "y\n"])

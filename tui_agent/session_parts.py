@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -72,7 +72,7 @@ from tui_agent.tools.files.tree import TreeLimits
 from tui_agent.tools.gate.permissions import NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.read_first import run_by_themselves, scripts_in
 from tui_agent.tools.gate.remembered import RememberedRules
-from tui_agent.tools.gate.repository import configured_in
+from tui_agent.tools.gate.repository import configured_in, git_folders, unknown_setting
 from tui_agent.tools.gate.rules import Rule, RuleError
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.lsp.diagnosing import Checks, Diagnosing, LateDiagnostics
@@ -94,6 +94,7 @@ from tui_agent.worktrees import WorktreeError
 
 RATIOS_FILE: Final = "token-ratios.json"
 PAUSES_FILE: Final = "pauses.json"
+
 REMEMBERED_FILE: Final = "permissions.json"
 APPROVED_FOLDER: Final = "approved"
 """The folder for what commands that were allowed without a sandbox run first."""
@@ -211,7 +212,15 @@ async def _none_yet(*_: object) -> str:
 
 
 def worktree_hooks(settings: Settings, arguments: Arguments, say: Callable[[str], None]) -> WorktreeHooks:
-    """The hooks that make and clean up the session's worktree."""
+    """The hooks that make and clean up the session's worktree. Raises `WorktreeError` if git would do what the settings
+    of a repository say that the user does not trust, which may be filters.
+    """
+    setting = ""
+    with suppress(OSError, ValueError):
+        setting = unknown_setting(git_folders(arguments.project / ".git")[1], but="submodule.")
+    if setting and not arguments.trusted:
+        why = f"the repository sets `{setting}`, and git might run what it says"
+        raise WorktreeError(f"{why}: trust the project first, with --trust or in the app")
     facts = SessionFacts(
         "",
         arguments.folder,

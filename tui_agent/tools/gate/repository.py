@@ -90,14 +90,22 @@ def orders_in(own: Path, common: Path | None = None) -> str:
         return "the repository's files lie elsewhere"
     if any(own.glob("sharedindex.*")):
         return "the repository's index lies in several files"
-    for key, _ in _settings(read_bytes(common / "config", MAX_CONFIG).decode("utf-8", "replace")):
-        return f"the repository sets `{key[:100]}`"
+    if setting := unknown_setting(common):
+        return f"the repository sets `{setting}`"
     if hook := _hook(common / "hooks"):
         return f"the repository has the hook `{hook[:100]}`"
     index = own / "index"
     if index.exists() and _GITLINK in read_bytes(index, MAX_INDEX):
         return "the repository may have submodules"
     return ""
+
+
+def unknown_setting(common: Path, but: str = "\n") -> str:
+    """The first key, or line, of a git folder's configuration that is not known to be harmless; empty if there is none
+    but those that begin with `but`. Reads a file. Raises OSError.
+    """
+    text = read_bytes(common / "config", MAX_CONFIG).decode("utf-8", "replace")
+    return next((key[:100] for key, _ in _settings(text) if not key.startswith(but)), "")
 
 
 def _settings(text: str) -> Iterator[tuple[str, str]]:
