@@ -126,13 +126,14 @@ async def test_nobody_reaches_a_private_address_by_its_number(address: bytes, an
     [
         *(("a.example", 443, True), ("a.example.", 80, True), ("a.example", 22, False), ("b.a.example", 22, True)),
         *(("example", 443, False), ("bad.example", 443, False), ("BAD.example.", 443, False)),
+        *(("9.9.9.9", 443, True), ("151587081", 443, True), ("9.9.9.8", 443, False), ("0x9090908", 443, False)),
     ],
 )
 async def test_a_domain_is_allowed_with_the_ports_of_the_web_and_where_no_rule_names_it(
     host: str, port: int, allowed: bool
 ) -> None:
-    limits = (Rule.read("network(https://bad.example/*)"), Rule.read("read_file(*)"))
-    async with serving(Proxy(["*.example", "*.a.example:22"], limits, resolver=here)) as at:
+    limits = map(Rule.read, ("network(https://bad.example/*)", "network(https://9.9.9.8/*)", "read_file(*)"))
+    async with serving(Proxy(["*.example", "*.a.example:22", "9.9.9.9", "9.9.9.8"], limits, resolver=here)) as at:
         assert (b"at a public address" in await say(at, connect(host, port))) == allowed
 
 

@@ -177,4 +177,6 @@ def _host(name: str) -> str:
             raise ValueError("an address with a zone leads to this machine's own network")
         return str(address)
     host = name.lower() if name.isascii() else name.encode("idna").decode().lower()
+    if (number := literal(host)) is not None:
+        return str(number)
     return host.removesuffix(".") if _NAME.fullmatch(host) and len(host) <= 253 else ""
