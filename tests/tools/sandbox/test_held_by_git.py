@@ -127,6 +127,11 @@ def test_patches_that_git_would_apply_are_named(project: Path) -> None:
     assert found_after(project, "git am --abort") == []
 
 
+def test_a_name_that_the_prompt_of_a_shell_might_run_is_named(project: Path) -> None:
+    assert found_after(project, "git branch fix/100") == []
+    assert found_after(project, "git branch 'fix/$(touch${IFS}x)'") == [f"{project}/.git"]
+
+
 def test_what_a_new_repository_holds_is_named_once(project: Path) -> None:
     guard = Guard(Finder(Path("/no/home")), [project], frozen=False)
     run(project, "git clone -q . clone; cd clone; git checkout -q -b other; echo evil > .envrc")

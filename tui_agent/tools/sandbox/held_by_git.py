@@ -38,7 +38,10 @@ _REPLACED: Final = b"refs/replace/"
 _INDEX: Final = b"DIRC"
 """How an index begins: it names objects in another form."""
 _ORDERS: Final = "rebase-merge/git-rebase-todo"
-_PATCH: Final = regex(r"/rebase-apply/\d+\Z")
+_LATER: Final = (
+    (regex(r"/rebase-apply/\d+\Z"), "/rebase-apply has patches that git would apply"),
+    (regex(r"/refs/.*[$`]"), " has a reference whose name the prompt of a shell might run"),
+)
 _NAME: Final = regex(rb"(?:%s)?\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b" % _REPLACED)
 _IN_CONFLICT: Final = b" U\0"
 _RAW: Final = ("--raw", "-z", "-c", "--no-renames", "--no-abbrev", "--no-ext-diff")
@@ -128,8 +131,8 @@ def held_since(repository: str, before: GitState, named: Iterable[str]) -> list[
     earlier = _held_before(repository, before, {path for path, _ in kept}) if kept else frozenset[tuple[str, str]]()
     runs = [line for text in orders for line in text.splitlines() if line.split()[:1] in (["exec"], ["x"])]
     told = [f"{visible_line(line)} runs when the rebase in {repository} goes on" for line in runs]
-    if any(_PATCH.search(path) for path, *_ in now.stamps - before.stamps):
-        told.append(f"{visible_line(repository)}/rebase-apply has patches that git would apply")
+    new = [path for path, *_ in now.stamps - before.stamps]
+    told += [f"{visible_line(repository)}{what}" for sign, what in _LATER if any(map(sign.search, new))]
     newest = {path: where for (path, name), where in reversed(kept.items()) if (path, name) not in earlier}
     told += (
         f"{visible_line(path)} is another one in {where} of {visible_line(repository)}"
