@@ -41,8 +41,8 @@ class LinePaths:
         self.folder = workspace.root
 
     def move(self, command: SimpleCommand) -> None:
-        """Follow a `cd` into a folder inside. Raises OffLimits for any other, for ``..`` and links, which bash resolves
-        in its own way, and if the rest of the line does not wait for the `cd`.
+        """Follow a `cd` into a folder inside. Raises NotAllowed for any other, for ``..`` and links, which bash
+        resolves in its own way, and if the rest of the line does not wait for the `cd`.
         """
         target = command.texts[1] if len(command.words) == 2 else ""
         reason = "it changes to a folder that is not known before it runs"
@@ -59,14 +59,10 @@ class LinePaths:
         self.folder = real
 
     def check_read(self, paths: Iterable[Word], texts: Iterable[Word]) -> None:
-        """Raises OffLimits if a path, or a text that is one, leads to a file that may not be read unasked."""
-        for word in paths:
+        """Raises NotAllowed if a path, or a text that is one, leads to a file that may not be read unasked."""
+        for word, is_path in (*((word, True) for word in paths), *((word, False) for word in texts)):
             for path in self._paths_of(word):
-                if not self._readable(path):
-                    raise NotAllowed(f"`{shown(word.text, 200)}` leads outside the project")
-        for word in texts:
-            for path in self._paths_of(word):
-                if word.text != "/" and not self._readable(path) and os.path.lexists(path):
+                if not self._readable(path) and (is_path or (word.text != "/" and os.path.lexists(path))):
                     raise NotAllowed(f"`{shown(word.text, 200)}` leads outside the project")
 
     def named(self, words: Iterable[Word]) -> Iterator[Path]:
@@ -79,13 +75,13 @@ class LinePaths:
                     yield from map(Path.resolve, islice(start.glob(word.text.lstrip("/")), MAX_ENTRIES))
 
     def check_flat(self, paths: Iterable[Word]) -> None:
-        """Raises OffLimits for a folder: the command would follow the links in it."""
+        """Raises NotAllowed for a folder: the command would follow the links in it."""
         for word in paths:
             if any(is_folder(path) for path in self._paths_of(word)):
                 raise NotAllowed(f"`{shown(word.text, 200)}` is a folder, whose links it follows")
 
     def check_patterns(self, words: Sequence[Word]) -> None:
-        """Raises OffLimits if the shell could expand a pattern to something outside."""
+        """Raises NotAllowed if the shell could expand a pattern to something outside."""
         for word in words:
             if word.glob:
                 self.check_read((word,), ())

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -100,39 +101,17 @@ class _Look:
         self._answers: dict[tuple[_Question, str], object] = {}
         self._begins: dict[Path, frozenset[str] | None] = {}
 
-    def names(self, folder: Path) -> list[str]:
-        """What is in a folder, by name, within limits; nothing if it cannot be read."""
-        return self._ask(_names_in, str(folder))
-
-    def is_regular(self, path: Path | str) -> bool:
-        """Whether a path leads to a regular file."""
-        return self._ask(is_regular, str(path))
-
-    def is_folder(self, path: Path) -> bool:
-        """Whether a path leads to a folder."""
-        return self._ask(is_folder, str(path))
-
-    def may_run(self, path: Path | str) -> bool:
-        """Whether a file may be executed."""
-        return self._ask(_may_run, str(path))
-
-    def inside(self, path: Path) -> Path | None:
-        """Where a path leads, if that is in the workspace."""
-        return self._ask(self._inside, str(path))
+    def ask(self, question: "Callable[[str], _Found]", path: Path | str) -> "_Found":
+        """The answer of the file system to a question about a path."""
+        if (question, str(path)) not in self._answers:
+            self._answers[question, str(path)] = question(str(path))
+        return cast("_Found", self._answers[question, str(path)])
 
     def text(self, path: Path) -> str:
         """What a file contains, if that is text and short."""
         found = _found(path)
         self._answers[_digest, str(path)] = found.digest
         return found.text
-
-    def hooks(self, folder: Path) -> list[Path]:
-        """The hooks that git runs in a folder."""
-        return self._ask(self._hooks, str(folder))
-
-    def program(self, name: str) -> Path | None:
-        """The program of this name that is started, if it is in the workspace."""
-        return self._ask(self._program, name)
 
     def is_as_before(self) -> bool:
         """Whether the file system still gives the same answers."""
@@ -145,25 +124,23 @@ class _Look:
         if first in ("", ".", "..") or not first.isascii() or "*" in text or "?" in text:
             return False
         if folder not in self._begins:
-            names = self.names(folder)
-            is_whole = len(names) < _MOST_ENTRIES and (names or not self._ask(_is_closed, str(folder)))
+            names = self.ask(_names_in, folder)
+            is_whole = len(names) < _MOST_ENTRIES and (names or not self.ask(_is_closed, folder))
             self._begins[folder] = frozenset(map(_beginning, names)) if is_whole else None
         begins = self._begins[folder]
         return begins is not None and _beginning(first) not in begins
 
-    def _ask(self, question: "Callable[[str], _Found]", path: str) -> "_Found":
-        if (question, path) not in self._answers:
-            self._answers[question, path] = question(path)
-        return cast("_Found", self._answers[question, path])
-
-    def _inside(self, path: str) -> Path | None:
+    def inside(self, path: str) -> Path | None:
+        """Where a path leads, if that is in the workspace."""
         real = Path(os.path.realpath(path))
         return real if self.workspace.contains(real) else None
 
-    def _program(self, name: str) -> Path | None:
+    def program(self, name: str) -> Path | None:
+        """The program of this name that is started, if it is in the workspace."""
         return program_inside(name, self.workspace)
 
-    def _hooks(self, folder: str) -> list[Path]:
+    def hooks(self, folder: str) -> list[Path]:
+        """The hooks that git runs in a folder."""
         return list(hooks_of(Path(folder), self.workspace))
 
 
@@ -270,7 +247,7 @@ def _beside(tokens: Sequence[str], folder: Path, look: _Look) -> list[Path]:
     """The folders that words name, or name a file in."""
     values = (token.partition("=")[2] if token.startswith("-") else token for token in tokens)
     places = (folder / value for value in values if _is_name(value) and ("/" in value or not look.lacks(folder, value)))
-    above = (look.inside(place if look.is_folder(place) else place.parent) for place in places)
+    above = (look.ask(look.inside, place if look.ask(is_folder, place) else place.parent) for place in places)
     return [place for place in dict.fromkeys(above) if place is not None and place != folder]
 
 
@@ -284,7 +261,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _named_by(step: PlainCommand, look: _Look, *, unknown: bool) -> Iterator[Path]:
-    if (own := look.program(step.words[0])) is not None:
+    if (own := look.ask(look.program, step.words[0])) is not None:
         yield own
     # A word may be a line itself: `bash -c 'node server.js'`.
     tokens = [*step.words, *(part for word in step.words if " " in word for part in _tokens(word))]
@@ -309,26 +286,28 @@ def _read_by(tokens: Sequence[str], folders: list[Path], look: _Look, also: Sequ
     named = list(filter(_is_name, islice(dict.fromkeys(tokens), _MOST_ENTRIES)))
     if patterns:
         there = (token for token in named if not look.lacks(folders[0], token))
-        for place in filter(look.is_folder, (place for token in there for place in _places(folders[0], token, look))):
-            folder = look.inside(place)
+        for place in filter(
+            partial(look.ask, is_folder), (place for token in there for place in _places(folders[0], token, look))
+        ):
+            folder = look.ask(look.inside, place)
             folders += [folder] if folder is not None and folder not in folders else []
         for folder in folders:
             yield from _matching(folder, [name for name in patterns if "/" not in name], look)
             yield from (path for name in patterns if "/" in name for path in _files_at(folder, name, look))
     if not _NODES.isdisjoint(programs):
-        packages = filter(look.is_folder, (folder / "node_modules" for folder in folders))
+        packages = filter(partial(look.ask, is_folder), (folder / "node_modules" for folder in folders))
         inside = ((place, token) for place in packages for token in named if not look.lacks(place, token))
-        yield from (path for place, token in inside if look.is_regular(path := place / token / "package.json"))
-    for place in filter(look.is_folder, (folder / name for folder in folders for name in _RUN_BY_NAME)):
+        yield from (path for place, token in inside if look.ask(is_regular, path := place / token / "package.json"))
+    for place in filter(partial(look.ask, is_folder), (folder / name for folder in folders for name in _RUN_BY_NAME)):
         its = (program for program in programs if not look.lacks(place, program))
-        yield from (path for program in its if look.is_regular(path := place / program))
+        yield from (path for program in its if look.ask(is_regular, path := place / program))
     if "git" in programs:
-        yield from (path for folder in folders for path in look.hooks(folder))
+        yield from (path for folder in folders for path in look.ask(look.hooks, folder))
 
 
 def _matching(folder: Path, patterns: Sequence[str], look: _Look) -> Iterator[Path]:
     fits = any_of(tuple(patterns))
-    return (folder / name for name in look.names(folder) if fits.match(name))
+    return (folder / name for name in look.ask(_names_in, folder) if fits.match(name))
 
 
 def _places(folder: Path, text: str, look: _Look) -> Iterator[Path]:
@@ -340,7 +319,7 @@ def _places(folder: Path, text: str, look: _Look) -> Iterator[Path]:
     above, _, begin = start.rpartition("/")
     yield folder / above
     if not rest.strip("/"):
-        yield from (folder / above / name for name in look.names(folder / above) if name.startswith(begin))
+        yield from (folder / above / name for name in look.ask(_names_in, folder / above) if name.startswith(begin))
 
 
 def _files_at(folder: Path, text: str, look: _Look, before: str = "") -> Iterator[Path]:
@@ -351,21 +330,21 @@ def _files_at(folder: Path, text: str, look: _Look, before: str = "") -> Iterato
     found: Iterable[str] = (place, f"{folder}/{text}")
     if "*" in last or "?" in last:
         all_there = _matching(folder / above, (last,), look)
-        found = (str(path) for path in all_there if path.suffix in _SCRIPTS or look.may_run(path))
+        found = (str(path) for path in all_there if path.suffix in _SCRIPTS or look.ask(_may_run, path))
     elif before == "-m":
         module = f"{folder}/{text.replace('.', '/')}"
         found = (f"{module}/__init__.py", f"{module}/__main__.py", f"{module}.py")
     elif _INTERPRETER.fullmatch(before) or before.startswith("-"):
         found = (place, *(f"{place}{end}" for end in (*_OF_NODE, "/index.js")))
-    yield from (Path(path) for path in dict.fromkeys(map(os.path.normpath, found)) if look.is_regular(path))
+    yield from (Path(path) for path in dict.fromkeys(map(os.path.normpath, found)) if look.ask(is_regular, path))
 
 
 def _shadowing(folder: Path, look: _Look) -> Iterator[Path]:
     """What in a folder that Python is started in, or whose script it runs, takes the place of its own modules."""
-    for name in look.names(folder):
+    for name in look.ask(_names_in, folder):
         if name.removesuffix(".py") in sys.stdlib_module_names:
             path = folder / name if name.endswith(".py") else folder / name / "__init__.py"
-            yield from (path,) if look.is_regular(path) else ()
+            yield from (path,) if look.ask(is_regular, path) else ()
 
 
 def _names_in(folder: str) -> list[str]:
@@ -394,10 +373,10 @@ def _run(tokens: Sequence[str], folder: Path, look: _Look) -> Iterator[Path]:
         named = _INTERPRETER.fullmatch(before) or before.isupper() or before.startswith("-")
         named = named or token.startswith(("./", "-"))
         for path in _files_at(folder, name, look, before):
-            in_folder = "/" in token and (not path.suffix or look.may_run(path))
+            in_folder = "/" in token and (not path.suffix or look.ask(_may_run, path))
             runs = named or in_folder or path.suffix in _SCRIPTS or (in_package and path.suffix in _OF_NODE)
-            runs = runs or (not before and look.may_run(path))
-            if runs and look.inside(path) is not None:
+            runs = runs or (not before and look.ask(_may_run, path))
+            if runs and look.ask(look.inside, path) is not None:
                 yield path
 
 

@@ -73,7 +73,7 @@ class Workspace:
                 "The path holds characters that no path can hold (NUL or half a surrogate pair).",
                 "Write it as list_dir shows it.",
             )
-        expanded = _expand_home(path)
+        expanded = Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises for an unknown user
         real = _real(self._artifact(expanded) or self._root / expanded)
         try:
             os.lstat(real)
@@ -157,11 +157,6 @@ def missing(path: str, real: Path) -> ToolFailure:
     hint = f"Nearest in {shown(str(folder))}: {', '.join(shown(name, 200) for name in near)}." if near else _LOOK
     place = "" if folder == real.parent else f" The deepest folder that exists is {shown(str(folder))}."
     return ToolFailure(f"{shown(path)} does not exist.{place}", hint)
-
-
-def _expand_home(path: str) -> Path:
-    expanded = os.path.expanduser(path)  # noqa: PTH111 - Path.expanduser raises for an unknown user; here that is a name
-    return Path(expanded)
 
 
 def _real(path: Path) -> Path:
