@@ -15,8 +15,9 @@ import pytest
 
 from tests.tools.sandbox.test_ways_out import Outside, kinds, outside
 from tests.tools.support import Call
-from tui_agent.tools.base import Access, ToolFailure
+from tui_agent.tools.base import Access, PermissionAnswer, PermissionQuestion, ToolFailure
 from tui_agent.tools.files.editing import WriteFile
+from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.guarded import common_git_folder
 from tui_agent.tools.sandbox.home import PIP, cargo_settings, settings_of
@@ -71,7 +72,7 @@ async def test_work_goes_on_as_ever(shell: Shell) -> None:
 
 async def test_guarded_files_that_it_commits_are_named(shell: Shell) -> None:
     (shell.place.project / ".envrc").write_text("mine")
-    assert "guarded files in git" not in await shell.run(f"{GIT} add .envrc && {GIT} commit -qm mine")
+    assert "guarded files may" not in await shell.run(f"{GIT} add .envrc && {GIT} commit -qm mine")
     text = await shell.run(f"mkdir in; echo evil > in/.envrc; git add in; {GIT} commit -qm x; git reset -q HEAD~1")
     assert "[guarded files may not be what the user knows: in/.envrc is another one in commit " in text
     assert [change.title.split()[0] for change in shell.sandbox.held] == ["in/.envrc"]
@@ -79,7 +80,15 @@ async def test_guarded_files_that_it_commits_are_named(shell: Shell) -> None:
     assert ".envrc is another one in" in text
     later = Sandbox("auto", shell.place.places, offered=SandboxMechanism(shell.kind, ""))
     assert later.held == shell.sandbox.held
-    later.accept_held(later.held)
+    asked: list[PermissionQuestion] = []
+
+    async def ask(question: PermissionQuestion) -> PermissionAnswer:
+        asked.append(question)
+        return PermissionAnswer(allowed=True)
+
+    # Any program may start git.
+    assert await PermissionGate("auto", Workspace(shell.place.project), confinement=later).check_own("./deploy", ask)
+    assert ".envrc is another one in" in asked[0].preview.changes[0].title
     assert shell.sandbox.held == ()
 
 

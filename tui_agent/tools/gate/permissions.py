@@ -339,9 +339,9 @@ class PermissionGate:
         if self.history is not None:
             self._approved.earlier = self.history.earlier
         seen = self._approved.look(steps, self._workspace)
-        if self.confinement is None or not any("git" in word for step in steps for word in step.words):
-            return seen
-        return structs.replace(seen, changes=(*seen.changes, *self.confinement.held))
+        # Git may be called by any program.
+        held = self.confinement.held if self.confinement is not None else ()
+        return structs.replace(seen, changes=(*seen.changes, *held))
 
     def _accept(self, seen: FilesRunFirst) -> None:
         self._approved.accept(seen)
