@@ -20,7 +20,7 @@ import msgspec
 from tui_agent.settings.trust import MAX_RULE, RULE
 from tui_agent.tools.base import Access, WorkspaceView
 from tui_agent.tools.gate.known_commands import Unknown, known, may_be_known
-from tui_agent.tools.gate.patterns import escaped, is_wild, matches
+from tui_agent.tools.gate.patterns import any_of, escaped, is_wild, matches
 from tui_agent.tools.gate.patterns import words as table
 from tui_agent.tools.gate.shell_line import SimpleCommand, Word, read_line, read_words
 
@@ -166,9 +166,12 @@ def catching_path(rules: Iterable[Rule], path: str, root: str) -> Rule | None:
     """
     forms = _forms_of(path, root)
     forms = (*forms, path.rpartition("/")[2], *(f"{form}/" for form in forms), f"/{forms[0]}")
-    return next(
-        (rule for rule in rules if not rule.pattern or any(matches(rule.pattern, each) for each in forms)), None
-    )
+    rules = tuple(rules)
+    patterns = tuple([rule.pattern or "*" for rule in rules])
+    # A project may bring any number of rules; most paths fit none.
+    if not any(map(any_of(patterns).match, forms)):
+        return None
+    return next(rule for rule in rules if any(matches(rule.pattern or "*", each) for each in forms))
 
 
 def about(tools: Sequence[str], rules: Iterable[Rule]) -> tuple[Rule, ...]:
