@@ -69,6 +69,18 @@ async def test_work_goes_on_as_ever(shell: Shell) -> None:
     assert "[ended by signal 9" in await shell.run("kill -9 $$")
 
 
+async def test_what_is_stopped_before_it_starts_does_not_count_as_running(shell: Shell) -> None:
+    with shell.sandbox._guarding:  # somebody else looks at guarded files
+        call = asyncio.create_task(shell.run("true"))
+        await asyncio.sleep(0.05)
+        call.cancel()
+        await asyncio.sleep(0.05)
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await asyncio.sleep(0.2)  # for a thread that nobody would wait for
+    assert shell.sandbox._journal.running == []
+
+
 async def test_guarded_files_that_it_commits_are_named(shell: Shell) -> None:
     (shell.place.project / ".envrc").write_text("mine")
     assert "guarded files may" not in await shell.run(f"{GIT} add .envrc && {GIT} commit -qm mine")

@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeAlias, TypeVar
@@ -169,7 +170,12 @@ class RunCommand(BuiltIn):
                 terminal.feed(data)
                 progress.changed()
 
-        prepared = await asyncio.to_thread(self._prepare, command, context, outside=outside)
+        preparing = asyncio.ensure_future(asyncio.to_thread(self._prepare, command, context, outside=outside))
+        try:
+            prepared = await asyncio.shield(preparing)
+        except asyncio.CancelledError:
+            await to_completion(_given_up(preparing))
+            raise
         settled = prepared.settle
         try:
             if self._sandbox is not None and prepared.bounds:
@@ -291,6 +297,12 @@ class _Prepared(msgspec.Struct, frozen=True):
 def _reads(given: Mapping[str, object]) -> tuple[str, ...]:
     reads = given.get("reads")
     return tuple(map(str, reads)) if isinstance(reads, Sequence) else ()
+
+
+async def _given_up(preparing: "asyncio.Future[_Prepared]") -> None:
+    """Settle a command that is not started, or it would count as running for ever."""
+    with suppress(OSError, ToolFailure):
+        await asyncio.to_thread((await preparing).settle)
 
 
 async def _start(request: Request, on_output: Callable[[bytes], None]) -> RunningCommand:
