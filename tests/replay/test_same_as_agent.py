@@ -366,7 +366,9 @@ def evicted(log: list[AnyEntry]) -> int:
     return sum(isinstance(entry, Message) and entry.artifact is not None for entry in log)
 
 
-@pytest.mark.parametrize("preset", ["layered", "summary-only", pytest.param("digest", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "preset", ["layered", *(pytest.param(each, marks=pytest.mark.soak) for each in ("summary-only", "digest"))]
+)
 async def test_a_replay_sends_what_the_agent_sends(
     preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
