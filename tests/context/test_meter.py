@@ -129,6 +129,7 @@ def test_asking_often_or_once_gives_the_same(view: View) -> None:
     for entry in view.log:
         grown.apply(entry)
         often.tokens(grown)
+        assert View(grown.log).sizes_asked() == grown.sizes_asked()
     once = TokenMeter()
     assert once.tokens(grown) == often.tokens(grown)
     assert once.measured is often.measured

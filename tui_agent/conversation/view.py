@@ -16,6 +16,7 @@ from tui_agent.conversation.entries import (
     AnyEntry,
     Artifact,
     Boundary,
+    ContextEntry,
     HeadMoved,
     Kind,
     Message,
@@ -279,14 +280,28 @@ class View:
     def sizes_asked(self) -> dict[Category, TextSize]:
         """Raw sizes by category of the request that `last_call` answered; nothing if there was none.
 
-        Costs O(length of the conversation) once after it was loaded or its head was moved.
+        Costs O(length of the conversation) once if that was loaded, or its head moved, and what was sent then has
+        changed since.
         """
         call = self.last_call
         if call is not None and call.seq != self._asked[0]:
-            then = self.copy()
-            then.go_to(self.log.parent(call.seq))
-            self._asked = call.seq, then.sizes()
+            self._asked = call.seq, self._sizes_before(call.seq)
         return self._asked[1] if call is not None else {}
+
+    def _sizes_before(self, seq: int) -> dict[Category, TextSize]:
+        """Raw sizes by category of the request without what came with entry `seq` and after it."""
+        numbers = self.log.path(self._head, seq).numbers
+        states = (self._fold.state_of(number) for number in numbers)
+        changed = any(issubclass(self.log.kind(number), Prefix | ContextEntry) for number in numbers)
+        if changed or any(state is not None and state.seq < seq for state in states):
+            then = self.copy()
+            then.go_to(self.log.parent(seq))
+            return then.sizes()
+        sizes = self.sizes()
+        for state in self._fold.states[self._fold.index_of(seq) :]:
+            for category, size in state.sizes.items():
+                sizes[category] = sizes[category].minus(size)
+        return sizes
 
     @property
     def characters(self) -> int:
