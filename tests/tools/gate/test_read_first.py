@@ -276,6 +276,8 @@ def test_five_changed_files_are_named(files: int, end: str) -> None:
         ("sh go.sh", {"go.sh": '. "$(dirname "$0")/tools/inc.sh"\n'}, "tools/inc.sh"),
         ("sh go.sh", {"go.sh": 'bash "$PWD/tools/inc.sh"\n'}, "tools/inc.sh"),
         ("npx -y @s/server", {"node_modules/@s/server/package.json": '{"bin": "i.js"}'}, "node_modules/@s/server/i.js"),
+        ("node .hidden", {}, ".hidden.js"),
+        ("sh new/../x.sh", {}, "x.sh"),
     ],
 )
 def test_what_a_file_names_that_is_read_first_is_read_too(

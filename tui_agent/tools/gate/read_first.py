@@ -120,8 +120,8 @@ class _Look:
     def lacks(self, folder: Path, text: str) -> bool:
         """Whether surely nothing in a folder has this relative path, also with an ending: by its first part alone."""
         first = text.partition("/")[0]
-        # How other letters are written is up to the file system.
-        if first in ("", ".", "..") or not first.isascii() or "*" in text or "?" in text:
+        # How other letters are written is up to the file system; `x/../y` is read as `y`, whether there is an `x` or not.
+        if first in ("", ".", "..") or not first.isascii() or "*" in text or "?" in text or "/.." in text:
             return False
         if folder not in self._begins:
             names = self.ask(_names_in, folder)
@@ -163,7 +163,7 @@ def _digest(path: str) -> str:
 
 def _beginning(name: str) -> str:
     """A name up to its first dot inside, as a file system compares it that knows no case."""
-    return name.casefold().partition(".")[0] or name.casefold()
+    return (name[:1] + name[1:].partition(".")[0]).casefold()
 
 
 def read_first(steps: Iterable[PlainCommand], workspace: WorkspaceView, *, unknown: bool = True) -> list[Path]:
