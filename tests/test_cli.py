@@ -132,6 +132,12 @@ def test_a_run_without_a_screen_imports_only_what_each_run_needs() -> None:
     assert rare & set(done.stdout.split()) == set()
 
 
+def test_reports_on_the_settings_open_no_session() -> None:
+    code = "import sys, tui_agent.reports.installation\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"aiosqlite", "tui_agent.session_parts", "tui_agent.agent.agent"} & set(done.stdout.split()) == set()
+
+
 def test_settings_are_loaded_without_a_front_end() -> None:
     code = "import sys, tui_agent.settings, tui_agent.settings.trust\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -18,6 +18,8 @@ from tui_agent.settings import Settings
         ("gemini-3.8", "gemini:gemini-3.8-flash"),
         ("3.8-FLASH", "gemini:gemini-3.8-flash"),
         ("gpt-5", "openai:gpt-5"),
+        ("CLAUDE-OPUS-5", "anthropic:claude-opus-5"),  # not claude-opus-5-5
+        ("O3", "openai:o3"),  # not o3-mini
         ("offline", "offline"),
     ],
 )

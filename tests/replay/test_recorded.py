@@ -206,6 +206,21 @@ def test_what_is_not_yet_in_a_cache_is_not_more_in_a_longer_prompt(tmp_path: Pat
     assert error_of(predicted.input_tokens, recorded.input_tokens) == pytest.approx(0, abs=0.002)
 
 
+def test_of_prompts_smaller_than_what_is_usually_lost_all_is_expected_to_be_lost(tmp_path: Path) -> None:
+    """The rates of a first third that lost nearly all, and the usual ones, come to more than there was to read."""
+
+    def lines() -> Iterator[dict[str, Any]]:
+        yield user("a", time=0)
+        for number in range(60):
+            usage = {"input_tokens": 1_000 + number, "output_tokens": 1, "cache_read_tokens": 900 * (number == 9)}
+            yield answer("b", call(str(number)), usage=usage, time=number, model=MODEL)
+            yield {**result(str(number), "c"), "time": number}
+
+    accuracy, _, _ = check(read_file(write(tmp_path / "s.jsonl", lines())), cache="implicit")
+    assert accuracy.rest is not None
+    assert accuracy.rest.predicted.cache_read_tokens == accuracy.rest.recorded.cache_read_tokens == 0
+
+
 def test_what_another_model_has_read_is_in_no_cache(tmp_path: Path) -> None:
     """A cache is that of one model, and lives from its last call on."""
     lines = list(growing(lambda _, before, __: before))

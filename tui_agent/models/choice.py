@@ -110,15 +110,16 @@ def meant_model(settings: Settings, typed: str) -> str:
 
 
 def _alike(settings: Settings, word: str, provider: str) -> tuple[str, ...]:
-    """The models with `word` in their names, of this provider if there is one: the new ones of each provider that has
-    such, and those that can be asked if any can.
+    """The models with `word` in their names, of this provider if there is one: those named so but for the case of
+    letters, else the new ones of each provider that has such; and of these those that can be asked if any can.
     """
     catalogue = catalogue_of(settings)
     known = [each for each in catalogue.known_models(local=local_models(settings)) if each.provider != OFFLINE]
     alike = [each for each in known if word in each.name.lower() and provider in ("", each.provider)]
     new = set(newest(known))
     renewed = {each.provider for each in alike if each.name in new}
-    alike = [each for each in alike if each.name in new or each.provider not in renewed]
+    whole = [each for each in alike if each.id.lower() == word]
+    alike = whole or [each for each in alike if each.name in new or each.provider not in renewed]
     at_hand = [each for each in alike if each.local or catalogue.has_key(each.provider)]
     first: dict[str, str] = {}
     for each in at_hand or alike:

@@ -291,13 +291,15 @@ def habits(
 
 
 def _evenly(readable: Sequence[float], lost: float) -> float:
-    """The tokens that each call loses, at most all it could read, so that they lose so many together."""
+    """The tokens that each call loses, at most all it could read, so that they lose so many together; infinite if that
+    is more than all could read.
+    """
     for place, tokens in enumerate(sorted(readable)):
         share = lost / (len(readable) - place)
         if share <= tokens:
             return share
         lost -= tokens
-    return 0.0
+    return float("inf") if readable else 0.0
 
 
 def _stripped(steps: Sequence[_Step], growth: float) -> float:

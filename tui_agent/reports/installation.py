@@ -17,7 +17,6 @@ from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import CATALOGUE, Catalogue, catalogue_of
 from tui_agent.models.provider import Provider
 from tui_agent.models.tokens import cache_folder, load_tokenizer
-from tui_agent.session_parts import check_rules
 from tui_agent.settings import Settings, SettingsError, json_text, load_settings, settings_by_key, values_by_key
 from tui_agent.settings.brought import standing
 from tui_agent.settings.sources import PROJECT_FILE, USER_FILE
@@ -154,6 +153,8 @@ def _sandbox() -> Finding:
 
 
 def _settings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
+    from tui_agent.session_parts import check_rules
+
     project = project_root(folder)
     try:
         trusted, _, new = standing(project, home)
