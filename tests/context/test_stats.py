@@ -26,6 +26,7 @@ from tui_agent.conversation.entries import (
     Checkpointed,
     Cleared,
     Digested,
+    Prefix,
     Summarized,
     Undone,
     Usage,
@@ -79,6 +80,15 @@ def test_sizes_of_items_are_those_of_the_whole() -> None:
     assert found.tokens == 2_000 + 198
     assert found.scale > 7
     assert sum(estimate(item.full) * found.scale for item in items) == pytest.approx(found.tokens)
+
+
+def test_sizes_of_items_leave_out_the_system_prompt_that_is_yet_to_come() -> None:
+    """As after `!ls`, before anything was asked."""
+    engine = ContextEngine()
+    engine.renewed_prefix = Prefix(system="s" * 30_000)
+    engine.extend([user_message("u" * 300)])
+    found = engine.stats()
+    assert (found.tokens, found.scale) == (9_900 + 99, 1.0)
 
 
 def test_what_was_undone_does_not_count() -> None:

@@ -9,7 +9,7 @@ wrong count must not make a conversation too large to continue.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -164,15 +164,19 @@ class TokenMeter:
 
     def categories(self, view: View) -> dict[Category, int]:
         """Estimated tokens of the next request by category, for the active model."""
-        raw = self.counter.categories(view)
-        if view.prefix is None:
-            raw |= {category: self.counter.size(size, "fixed") for category, size in self._coming.items()}
-        return {category: math.ceil(count * self._ratio(view, CLASS_OF[category])) for category, count in raw.items()}
+        found: dict[Category, int] = {}
+        for category, size in self.sizes(view).items():
+            content = CLASS_OF[category]
+            found[category] = math.ceil(self.counter.size(size, content) * self._ratio(view, content))
+        return found
+
+    def sizes(self, view: View) -> dict[Category, TextSize]:
+        """Raw sizes of the next request by category, with the system prompt and tools that the view is to get."""
+        return view.sizes() | (self._coming if view.prefix is None else {})
 
     def fixed(self, view: View) -> int:
         """Tokens of the fixed part of the next request (system prompt and tools), for the active model."""
-        sizes: Mapping[Category, TextSize] = (self._coming if view.prefix is None else None) or view.sizes()
-        ratio = self._ratio(view, "fixed")
+        sizes, ratio = self.sizes(view), self._ratio(view, "fixed")
         return sum(math.ceil(self.counter.size(sizes[each], "fixed") * ratio) for each in ("system", "tools"))
 
     def breakdown(self, view: View) -> dict[Category, int]:

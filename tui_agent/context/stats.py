@@ -162,5 +162,5 @@ def stats_of(
         ),
         marks=limits.thresholds.all(),
         forecast=ahead,
-        scale=tokens / max(1, sum(estimate(size) for size in view.sizes().values())),
+        scale=tokens / max(1, sum(map(estimate, meter.sizes(view).values()))),
     )

@@ -120,7 +120,7 @@ class _Look:
     def lacks(self, folder: Path, text: str) -> bool:
         """Whether surely nothing in a folder has this relative path, also with an ending: by its first part alone."""
         first = text.partition("/")[0]
-        # How other letters are written is up to the file system; `x/../y` is read as `y`, whether there is an `x` or not.
+        # How other letters are written is up to the file system; of `x/../y`, `y` is looked for.
         if first in ("", ".", "..") or not first.isascii() or "*" in text or "?" in text or "/.." in text:
             return False
         if folder not in self._begins:
