@@ -83,7 +83,11 @@ async def test_what_a_session_offers_as_a_whole(monkeypatch: pytest.MonkeyPatch,
         await until(pilot, lambda: bool(app.screen.query(".dialog-problem").first().display))
         await pilot.press("escape")
         assert "ui.theme" in await picker(app, pilot)
-        for key, value, why in (("permissions.deny", '["Bash("]', "is no rule"), ("model.id", "nosuch-7", "no model")):
+        for key, value, why in (
+            ("permissions.deny", '["Bash("]', "is no rule"),
+            ("model.id", "nosuch-7", "no model"),
+            ("model.fallbacks", '["nosuch-8"]', "no model"),
+        ):
             await pilot.press("home", "ctrl+k", *key, "enter")
             await until(pilot, lambda: isinstance(app.screen, LineScreen))
             app.screen.query_one(Input).value = value

@@ -17,6 +17,7 @@ DEFAULT: Final = "default"
 UNDO: Final = "undo"
 UNSET: Final = "unset"
 RULES: Final = ("permissions.allow", "permissions.ask", "permissions.deny")
+MODELS: Final = ("model.id", "model.fallbacks", "agentic.small_model")
 
 
 class _Change(NamedTuple):
@@ -148,11 +149,11 @@ def _problem(settings: Settings, setting: Setting, text: str) -> str:
 
     try:
         value = value_from_text(setting, text) if text else ""
-        if setting.key == "model.id" and isinstance(value, str) and value:
-            catalogue_of(settings).resolve(value)
-        elif setting.key in RULES and isinstance(value, list | tuple):
-            for rule in value:
-                Rule.read(str(rule))
+        for each in map(str, value if isinstance(value, list | tuple) else filter(None, [value])):
+            if setting.key in MODELS:
+                catalogue_of(settings).resolve(each)
+            elif setting.key in RULES:
+                Rule.read(each)
     except (BadValueError, RuleError, UnknownModel) as error:
         return str(error)
     return ""
