@@ -86,6 +86,7 @@ def situation(
         small_rates=None,
         tokens_of=tokens_of,
         mixed_tokens_of=tokens_of,
+        whole_tokens_of=tokens,
     )
 
 

@@ -17,7 +17,7 @@ from tui_agent.context.economics import Situation
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, Prefix, tool_result, user_message
-from tui_agent.conversation.sizes import TextSize
+from tui_agent.conversation.sizes import TextSize, total_size
 from tui_agent.conversation.view import View
 from tui_agent.settings import CompactionSettings, Settings
 
@@ -130,6 +130,7 @@ def situation(
         tokens=total(view),
         tokens_of=tokens_of,
         mixed_tokens_of=tokens_of,
+        whole_tokens_of=lambda each: tokens_of(total_size(each.sizes().values())),
     )
 
 

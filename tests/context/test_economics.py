@@ -158,6 +158,7 @@ def moment(tokens: int, *, cold: bool = False, between_turns: bool = False) -> S
         small_rates=None,
         tokens_of=estimate,
         mixed_tokens_of=estimate,
+        whole_tokens_of=lambda view: sum(map(estimate, view.sizes().values())),
     )
 
 

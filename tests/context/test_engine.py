@@ -579,6 +579,27 @@ def test_what_cannot_be_done_is_refused_with_a_sentence_and_leaves_no_trace() ->
     assert len(chat.engine.view.log) == length
 
 
+def test_however_often_a_step_is_taken_back_the_size_is_what_it_was() -> None:
+    """Results take fewer tokens than is estimated, prose more: what is said of a mixture holds for neither."""
+    chat = Chat(writing=written(SUMMARY))
+    for content, measured in (("results", 700), ("prose", 1_300)) * 9:
+        chat.engine.meter.ratios.learn(NAME, "rule", content, measured=measured, estimated=1_000)  # type: ignore[arg-type]
+    chat.grow()
+    before = chat.tokens
+    for _ in range(3):
+        chat.run(chat.engine.compact())
+        chat.run(chat.engine.undo())
+        assert chat.tokens == before
+    cleared = chat.run(chat.engine.clear_results())
+    chat.ask("Go on.")
+    chat.say("So I do.")
+    before, whole = chat.tokens, chat.engine.meter.whole_tokens_of(chat.engine.view)
+    chat.run(chat.engine.undo())
+    assert isinstance(cleared, StepDone)
+    assert chat.tokens - before == pytest.approx(cleared.before - cleared.after, rel=0.01)
+    assert chat.tokens == pytest.approx(whole(chat.engine.view), abs=60)
+
+
 def test_the_newest_step_undone_leaves_the_view_as_it_was() -> None:
     chat = Chat(writing=written(SUMMARY)).grow()
     before, tokens = chat.engine.view.messages(), chat.tokens

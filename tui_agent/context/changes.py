@@ -74,7 +74,7 @@ class StepPreview(msgspec.Struct, frozen=True):
 def preview_change(view: View, entries: Sequence[AnyContextEntry], situation: Situation) -> ChangePreview:
     """Compare the view with `entries` appended with the present one. Copies the view: slow for a long one."""
     then = view_with(view, entries)
-    now, later = _total(view, situation), _total(then, situation)
+    now, later = situation.whole_tokens_of(view), situation.whole_tokens_of(then)
     changed = view.changed_items(then)
     return ChangePreview(
         before=situation.tokens,
@@ -235,8 +235,12 @@ def plan_undo(view: View, situation: Situation, *, target: int | None = None) ->
         return Refusal(f"Entry {target} is no context step of this conversation.")
     if not entries[target][1]:
         return Refusal(f"Step {target} is undone already.")
-    entry = Undone(target=target, reason="by hand")
-    return _fitting(entry, view, situation, "Undone")
+    step, call = entries[target][0], view.last_call
+    entry = _fitting(Undone(target=target, reason="by hand"), view, situation, "Undone")
+    if isinstance(entry, Undone) and step.before and call is not None and max(call.seq, *entries) == target:
+        # Nothing was measured or changed since: exactly what the step freed comes back.
+        return structs.replace(entry, after=max(0, entry.before + step.before - step.after))
+    return entry
 
 
 def undone_by_user(view: View) -> bool:
@@ -258,10 +262,6 @@ def _fitting(entry: EntryT, view: View, situation: Situation, done: str) -> Entr
             " Compact or clear something else first."
         )
     return structs.replace(entry, before=preview.before, after=preview.after)
-
-
-def _total(view: View, situation: Situation) -> int:
-    return situation.mixed_tokens_of(total_size(view.sizes().values()))
 
 
 def _weight(item: Item) -> float:

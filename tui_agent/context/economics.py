@@ -20,6 +20,7 @@ from tui_agent.context.counting import estimate
 from tui_agent.conversation.entries import Cleared
 from tui_agent.conversation.profile import MILLION, ModelProfile, Rates
 from tui_agent.conversation.sizes import TextSize
+from tui_agent.conversation.view import View
 from tui_agent.settings import Settings
 from tui_agent.text import money_text, price_or_time
 
@@ -60,7 +61,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     active one, with the window in force. rates: None if prices are unknown. small_rates: of the cheaper model that
     could write a summary. staying: tokens that no compaction frees: earlier summaries, and the user's own words.
     tokens_of, mixed_tokens_of: convert a raw size of tool results, or of a mixture like the whole conversation, to
-    tokens of the active model; small_tokens_of: to tokens of the cheaper one.
+    tokens of the active model; small_tokens_of: to tokens of the cheaper one. whole_tokens_of: the estimate of a whole
+    view, each class of content by its own ratio.
 
     cleared: the clearing that is due, as another layer has planned it. least_results: results below this many tokens
     were examined, and no clearing pays. task_done: the newest task without a record. resting: automatic compaction
@@ -84,6 +86,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     staying: int = 0
     tokens_of: Callable[[TextSize], int]
     mixed_tokens_of: Callable[[TextSize], int]
+    whole_tokens_of: Callable[[View], int]
     small_tokens_of: Callable[[TextSize], int] = estimate
     cleared: Cleared | None = None
     least_results: float = 0.0

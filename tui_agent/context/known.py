@@ -210,6 +210,7 @@ class KnownContext:
             staying=sizes["summaries"] + min(sizes["user"], words),
             tokens_of=self.meter.result_tokens_of(self.view),
             mixed_tokens_of=self.meter.mixed_tokens_of(self.view),
+            whole_tokens_of=self.meter.whole_tokens_of(self.view),
             small_tokens_of=lambda size: self.meter.tokens_for((small or model).name, size),
             least_results=least_results if examined == [self.view.edits, self.view.moves] else 0.0,
             resting=self.backoff.resting,

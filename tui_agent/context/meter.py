@@ -223,6 +223,11 @@ class TokenMeter:
         ratio *= self._scale(view)
         return lambda size: math.ceil(self.counter.size(size, "results") * ratio)
 
+    def whole_tokens_of(self, view: View) -> Callable[[View], int]:
+        """A function from this view, or one with more entries, to the estimated tokens of its request."""
+        scale = self._scale(view)
+        return lambda each: round(sum(self.categories(each).values()) * scale)
+
     def tokens_for(self, model: str, size: TextSize) -> int:
         """A raw size of prose in tokens of another model, named ``provider:id``."""
         return math.ceil(self.counter.size(size, "prose") * self.ratios.ratio(model, self.counter.shape, "prose"))
