@@ -30,13 +30,13 @@ from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.replay.forecast import Accuracy, compare, error_of
 from tui_agent.replay.recorded import as_recorded, measure
-from tui_agent.replay.replaying import OWN, Replay
+from tui_agent.replay.replaying import OWN, Replay, small_profile
 from tui_agent.replay.script import MeasuredSizes, make_script
 from tui_agent.replay.simulation import ReplayOutcome, simulate
 from tui_agent.replay.tables import table
 from tui_agent.settings import Settings
 from tui_agent.storage.recordings.reading import read_file
-from tui_agent.storage.recordings.recording import Recording
+from tui_agent.storage.recordings.recording import Recording, UnreadableRecording
 
 
 def check(recording: Recording, **profile: Any) -> tuple[Accuracy, ReplayOutcome, MeasuredSizes]:
@@ -486,6 +486,15 @@ def test_it_is_said_why_no_usage_is_compared(tmp_path: Path, usage: object, why:
     report = Replay(read_file(write_lines(tmp_path / "a.jsonl", *lines)), Settings())
     report.run(["as recorded"], report.profile(OWN))
     assert why in table(report)
+
+
+def test_the_small_model_may_be_named_by_a_part_as_in_a_session() -> None:
+    profile = look_up(CATALOGUE.quick_profile(MODEL))
+    small = small_profile(profile, msgspec.convert({"agentic": {"small_model": "gemini-3.8"}}, Settings))
+    assert small is not None
+    assert small.name == "gemini:gemini-3.8-flash"
+    with pytest.raises(UnreadableRecording, match=r"agentic\.small_model: .* several"):
+        small_profile(profile, msgspec.convert({"agentic": {"small_model": "gemini-3"}}, Settings))
 
 
 def test_calls_of_another_model_are_not_compared(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from tui_agent.conversation.entries import ContextEntry, Usage
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import catalogue_of
-from tui_agent.models.choice import model_of_tier
+from tui_agent.models.choice import meant_model, model_of_tier
 from tui_agent.models.prices import look_up, sold_anywhere
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.forecast import Accuracy, compare
@@ -129,6 +129,13 @@ def priced_profile(settings: Settings, name: str) -> ModelProfile:
 
 
 def small_profile(profile: ModelProfile, settings: Settings) -> ModelProfile | None:
-    """The small model that may write summaries instead, as in a session."""
-    name = settings.agentic.small_model or model_of_tier(settings, profile.provider, "small")
+    """The small model that may write summaries instead, as in a session.
+
+    Raises `UnreadableRecording` if it is none, or its prices are not known.
+    """
+    name = settings.agentic.small_model
+    try:
+        name = meant_model(settings, name) if name else model_of_tier(settings, profile.provider, "small")
+    except UnknownModel as error:
+        raise UnreadableRecording(f"agentic.small_model: {error}") from error
     return priced_profile(settings, name) if name else None
