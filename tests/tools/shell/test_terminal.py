@@ -270,7 +270,7 @@ UNITS = {
 }
 
 
-QUICK = ("colours", "progress", "C0", "deletions", "string without end", "into scrollback")
+QUICK = ("progress", "C0", "string without end", "into scrollback")
 
 
 @pytest.mark.parametrize(
