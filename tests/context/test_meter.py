@@ -11,7 +11,7 @@ from tests.context.sessions import MODEL, Session
 from tests.conversation.logs import logs
 from tests.examples import examples
 from tui_agent.context.counting import Counter, Ratios, estimate
-from tui_agent.context.meter import TokenMeter
+from tui_agent.context.meter import SURE_OF, TokenMeter
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall
 from tui_agent.conversation.entries import (
     AnyEntry,
@@ -97,15 +97,29 @@ def test_after_an_edit_it_is_the_estimate_by_what_the_last_request_measured(edit
     assert meter.tokens(session.view) == 2_446
     assert whole_before(session.view) == 1_023
     session.add(edit)
-    factor = 1.0 if isinstance(edit, ModelSwitched | HeadMoved) else 2.0
+    factor = 1.0 if isinstance(edit, ModelSwitched | HeadMoved) else (2_046 + SURE_OF) / (1_023 + SURE_OF)
     for one, view in ((meter, session.view), (TokenMeter(), session.view), (TokenMeter(), View(session.view.log))):
-        assert one.tokens(view) == factor * whole(view)
+        assert one.tokens(view) == round(factor * whole(view))
         assert not one.measured
     session.add(user_message("go on"))
-    assert meter.tokens(session.view) == factor * whole(session.view)
+    assert meter.tokens(session.view) == round(factor * whole(session.view))
     session.answer(Usage(1_900, 0, 0, 10), text="done")
     assert meter.tokens(session.view) == 1_910
     assert meter.measured
+
+
+def test_a_measured_system_prompt_is_not_what_was_estimated_wrongly() -> None:
+    session, meter = Session("s" * 60_000), TokenMeter()
+    session.add(user_message("hello"))
+    measured_call(session, meter, Usage(19_900, 0, 0, 10))
+    fixed = meter.fixed(session.view)
+    assert fixed == pytest.approx(19_900, abs=10)
+    session.result("r" * 3_000)
+    session.add(user_message("x" * 30_000))
+    measured_call(session, meter, Usage(fixed + 20_000, 0, 0, 10))
+    said = sum(meter.categories(session.view).values()) - fixed
+    session.add(Restored(items=(2,), texts=("",)))
+    assert meter.tokens(session.view) == pytest.approx(fixed + said * (20_000 + SURE_OF) / (said + SURE_OF), rel=0.01)
 
 
 def test_after_a_step_it_is_smaller_by_what_the_step_freed() -> None:
@@ -279,7 +293,7 @@ def test_a_ratio_is_learned_from_growth_by_results_alone() -> None:
     session.result("r" * 10_000)
     assert meter.tokens(session.view) == 2_020 + 4_950 + 4_950
     assert meter.growth.clearable == pytest.approx(3_300)
-    factor = 6_960 / (1.5 * whole_before(session.view))
+    factor = (6_960 + SURE_OF) / (1.5 * whole_before(session.view) + SURE_OF)
     assert meter.result_tokens_of(session.view)(size_of_text("r" * 1_000)) == math.ceil(495 * factor)
 
 
