@@ -345,7 +345,7 @@ class Answering:
             case "text":
                 empty |= {"text": ""}
                 deltas = [{"type": "text_delta", "text": piece} for piece in self._pieces(block["text"])]
-            case "tool_use":
+            case "tool_use" | "server_tool_use":
                 empty |= {"input": {}}
                 arguments = compact(block["input"])
                 arguments = arguments[: len(arguments) // 2] if self._cut_args else arguments

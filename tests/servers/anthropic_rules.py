@@ -285,6 +285,9 @@ def _check_roles(messages: list[dict[str, Any]], spec: ModelSpec, *, signed: boo
             raise RuleBroken(f"messages.{i}: The final block in an assistant message cannot be `{last['type']}`.")
     if messages[-1]["role"] != "assistant" or compacting:
         return
+    types = [block["type"] for block in _blocks(messages[-1]) if isinstance(block, dict)]
+    if "server_tool_use" in types:
+        return  # a paused answer, to go on from
     if not spec.prefill:
         raise RuleBroken(
             "This model does not support assistant message prefill. The conversation must end with a user message."

@@ -69,7 +69,8 @@ IMAGE_MAGIC = {
 _NAME = re.compile(r"^[a-zA-Z0-9_-]{1,128}$")
 _PROPERTY = re.compile(r"^[a-zA-Z0-9_.-]{1,64}$")
 _ID = re.compile(r"^[a-zA-Z0-9_-]+$")
-_CACHEABLE = frozenset({"text", "image", "tool_use", "tool_result", "compaction"})
+_SEARCH = {"server_tool_use", "web_search_tool_result"}
+_CACHEABLE = frozenset({"text", "image", "tool_use", "tool_result", "compaction", *_SEARCH})
 _FIELDS: dict[str, tuple[set[str], set[str]]] = {
     "text": ({"text"}, {"citations"}),
     "image": ({"source"}, {"transformations"}),
@@ -77,10 +78,12 @@ _FIELDS: dict[str, tuple[set[str], set[str]]] = {
     "redacted_thinking": ({"data"}, set()),
     "tool_use": ({"id", "name", "input"}, {"caller", "toolset_name"}),
     "tool_result": ({"tool_use_id"}, {"content", "is_error", "toolset_name"}),
+    "server_tool_use": ({"id", "name", "input"}, {"caller"}),
+    "web_search_tool_result": ({"tool_use_id", "content"}, {"caller"}),
 }
 _ROLE_BLOCKS = {
     "user": {"text", "image", "tool_result"},
-    "assistant": {"text", "thinking", "redacted_thinking", "tool_use"},
+    "assistant": {"text", "thinking", "redacted_thinking", "tool_use", *_SEARCH},
 }
 
 

@@ -135,7 +135,7 @@ async def _followed(
             async for event in stream:
                 if story.take(event):
                     progress(story.stands())
-                if isinstance(event, events.AssistantMessage) and event.stop_reason == "tool_calls":
+                if isinstance(event, events.AssistantMessage) and event.stop_reason in ("tool_calls", "paused"):
                     await _bound(story, spec, conversation)
     except asyncio.CancelledError:
         progress(story.stands("stopped"))

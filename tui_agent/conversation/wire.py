@@ -131,7 +131,13 @@ def with_pages(text: str, pages: Mapping[str, str]) -> str:
 
 
 def pages_of(text: str) -> tuple[Hit, ...]:
-    """The pages in that list: titles and addresses. Untrusted text."""
-    listed = text.rpartition(_PAGES)[2].splitlines() if _PAGES in text else []
-    parts = (line.partition(". ")[2].rpartition(": ") for line in listed)
-    return tuple(Hit(title, 0, url) for title, _, url in parts)
+    """The pages in such lists: titles and addresses, the first list's first. Untrusted text."""
+    found: list[Hit] = []
+    for listed in text.split(_PAGES)[1:]:
+        for line in listed.splitlines():
+            number, _, page = line.partition(". ")
+            if not number.isdecimal():
+                break
+            title, _, url = page.rpartition(": ")
+            found.append(Hit(title, 0, url))
+    return tuple(found)

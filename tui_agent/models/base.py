@@ -15,7 +15,10 @@ from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
 
-StopReason: TypeAlias = Literal["end_turn", "tool_calls", "max_tokens", "refusal", "context_window", "interrupted"]
+StopReason: TypeAlias = Literal[
+    "end_turn", "tool_calls", "paused", "max_tokens", "refusal", "context_window", "interrupted"
+]
+"""Why an answer ended; ``paused``: the provider wants to be asked to go on from what it has sent."""
 
 
 class LocalModels(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 """web_search by the providers' own tools, against the servers that know their protocols."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,38 @@ async def test_it_is_searched_by_a_subtask_whose_sources_are_told_and_kept(
         assert message.cost_usd is not None
         assert message.cost_usd == pytest.approx(spent.cost_usd)
         assert message.cost_usd > 2 * usd
+
+
+async def test_a_paused_search_goes_on_from_what_the_server_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pausing(request: ParsedRequest) -> Step:
+        if request.prompt != "what harbours":
+            return answers(request)
+        if not request.position:
+            return Step(reasoning="First the one.", text="One is large.", pages=PAGES[:1], stop_reason="pause_turn")
+        return Step(text=" So is another.", pages=PAGES[1:])
+
+    with in_thread(AnthropicServer(pausing)) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        async with talking(tmp_path, {"model.id": CLAUDE, "permissions.mode": "allow"}) as session:
+            seen = await say(session, "go")
+    (done,) = [event for event in seen if isinstance(event, events.ToolFinished)]
+    assert done.status == "ok"
+    assert "One is large." in done.text
+    assert "So is another." in done.text
+    assert [hit.text for hit in done.outcome.hits] == ["https://a.example/1", "https://b.example/"]
+    assert server.violations == []
+    _, first, second, _ = [json.loads(request.body) for request in server.model_requests]
+    assert len(second["messages"]) == len(first["messages"]) + 1
+    paused = second["messages"][-1]["content"]
+    assert [block["type"] for block in paused] == [
+        *("thinking", "server_tool_use", "web_search_tool_result", "text", "text")
+    ]
+    assert paused[1]["input"] == {"query": "x"}
+    assert paused[2]["content"][0]["encrypted_content"] == "Eo"
+    assert paused[0]["signature"]
 
 
 async def test_whoever_has_no_search_is_offered_none(tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ def _paths(pattern: str, kind: str) -> list[str]:
 
 
 TRANSCRIPT: Final = "transcript.jsonl"
-_ENDED: Final = {"tool_calls": "tool_use", "max_tokens": "max_tokens", "refusal": "refusal"}
+_ENDED: Final = {"tool_calls": "tool_use", "paused": "pause_turn", "max_tokens": "max_tokens", "refusal": "refusal"}
 
 
 class HookTranscript:

@@ -326,7 +326,8 @@ class ModelCalls:
         message = structs.replace(message, seq=await self._record.append(message))
         self.made += 1
         event = answered(message)
-        self.stop_reason, self.answer = message.stop_reason, event.text
+        before = f"{self.answer}\n\n" if self.stop_reason == "paused" else ""
+        self.stop_reason, self.answer = message.stop_reason, before + event.text
         self._emit(event)
         calls = any(isinstance(block, ToolCall) for block in message.blocks)
         if message.stop_reason == "end_turn" and not (self.answer.strip() or calls):

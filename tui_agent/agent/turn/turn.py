@@ -155,7 +155,7 @@ class Turn:
         if ended := self._toolbox.take_end():
             raise HookBlocked(ended)
         delivered = await self._deliver()
-        return bool(calls) or delivered
+        return bool(calls) or delivered or completed.stop_reason == "paused"
 
     # Before the first call
 

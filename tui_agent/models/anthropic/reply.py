@@ -2,24 +2,26 @@
 
 import json
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import msgspec
 from typing_extensions import override
 
-from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, text_in, valid_text
 from tui_agent.conversation.entries import Usage
-from tui_agent.conversation.wire import write_opaque
+from tui_agent.conversation.wire import read_arguments, write_opaque
 from tui_agent.models.adapter import Reply
 from tui_agent.models.base import Completed, Metered, ReasoningDelta, StopReason, StreamEvent, TextDelta, ToolCallDelta
 from tui_agent.models.encoding import encode, with_sources
 from tui_agent.models.errors import ServerRefusedError
 from tui_agent.models.http import read_error
+from tui_agent.models.originals import with_original
 from tui_agent.text import one_line
 
 _STOP: dict[str, StopReason] = {
     "end_turn": "end_turn",
     "stop_sequence": "end_turn",
-    "pause_turn": "end_turn",
+    "pause_turn": "paused",
     "tool_use": "tool_calls",
     "max_tokens": "max_tokens",
     "compaction": "end_turn",
@@ -29,6 +31,8 @@ _STOP: dict[str, StopReason] = {
 
 
 _LONGEST_REASON = 60
+PAUSED = "(searching)"
+"""The text of an answer that the server has paused before its first word."""
 
 
 class _OutputDetails(msgspec.Struct):
@@ -117,8 +121,8 @@ _WHOLE = "message"
 
 @dataclass(slots=True)
 class _Open:
-    """A block that is still streaming. `pieces` are of its text, its thinking, or its arguments; `as_sent`: a signed
-    summary's JSON.
+    """A block that is still streaming. `pieces` are of its text, its thinking, or its arguments; `as_sent`: the JSON it
+    began with.
     """
 
     start: _ContentBlock
@@ -146,8 +150,8 @@ class AnthropicReply(Reply):
         kind = parsed.get("type") if isinstance(parsed, dict) else None
         if isinstance(parsed, dict) and "error" in parsed and kind in (None, "error"):
             raise ServerRefusedError(read_error(data))
-        if kind == _WHOLE:
-            events = self._begin(msgspec.convert(parsed, _Message))
+        if isinstance(parsed, dict) and kind == _WHOLE:
+            events = self._begin(msgspec.convert(parsed, _Message), parsed.get("content"))
             self.complete = True
             return events
         if kind not in _KNOWN:
@@ -158,11 +162,8 @@ class AnthropicReply(Reply):
             case "message_start" if event.message is not None:
                 return self._begin(event.message)
             case "content_block_start" if event.content_block is not None:
-                if event.content_block.type == "compaction":
-                    as_sent = parsed.get("content_block") if isinstance(parsed, dict) else None
-                    self._blocks[event.index] = _Open(event.content_block, as_sent if isinstance(as_sent, dict) else {})
-                else:
-                    found = self._open_block(event.index, event.content_block)
+                as_sent = parsed.get("content_block") if isinstance(parsed, dict) else None
+                found = self._open_block(event.index, event.content_block, as_sent)
             case "content_block_delta" if event.delta is not None:
                 found = self._add(event.index, event.delta)
             case "message_delta":
@@ -181,8 +182,13 @@ class AnthropicReply(Reply):
         reason = _STOP.get(self._stop_reason, "tool_calls" if calls else "end_turn")
         if reason == "tool_calls" and not calls:
             reason = "end_turn"
+        blocks = with_sources(blocks, self._pages)
+        if reason == "paused":
+            # The server goes on from what it has sent, searches and their results included (Anthropic, server tools).
+            whole = [_as_sent(opened) for _, opened in sorted(self._blocks.items())]
+            blocks = (with_original("anthropic", Text(text_in(blocks, between="") or PAUSED), whole),)
         return Completed(
-            with_sources(blocks, self._pages),
+            blocks,
             self._used(),
             reason,
             valid_text(self._model),
@@ -190,7 +196,7 @@ class AnthropicReply(Reply):
             answer_id=valid_text(self._id),
         )
 
-    def _begin(self, message: _Message) -> list[StreamEvent]:
+    def _begin(self, message: _Message, as_sent: object = None) -> list[StreamEvent]:
         """Start the answer, which may have blocks already. A gateway that asks upstream again starts it twice."""
         self.started = True
         if message.id != self._id:
@@ -201,11 +207,13 @@ class AnthropicReply(Reply):
         missed = message.diagnostics.cache_miss_reason if message.diagnostics is not None else None
         self._cache_miss = missed.type if missed is not None else ""
         self._count(message.usage)
-        opened = [self._open_block(index, block) for index, block in enumerate(message.content or ())]
+        originals = as_sent if isinstance(as_sent, list) else []
+        blocks = enumerate(zip_longest(message.content or (), originals))
+        opened = [self._open_block(index, block, original) for index, (block, original) in blocks if block is not None]
         return [Metered(self._used()), *(event for event in opened if event is not None)]
 
-    def _open_block(self, index: int, start: _ContentBlock) -> StreamEvent | None:
-        opened = _Open(start, signature=start.signature or "")
+    def _open_block(self, index: int, start: _ContentBlock, as_sent: object) -> StreamEvent | None:
+        opened = _Open(start, as_sent if isinstance(as_sent, dict) else {}, signature=start.signature or "")
         self._blocks[index] = opened
         if start.type == "web_search_tool_result" and isinstance(start.content, list):
             pages = [each for each in start.content if isinstance(each, dict)]  # else it is an error's
@@ -221,7 +229,9 @@ class AnthropicReply(Reply):
             return None
         if delta.signature:
             opened.signature += delta.signature
-        text = {"text": delta.text, "thinking": delta.thinking, "tool_use": delta.partial_json}.get(opened.start.type)
+        arguments = delta.partial_json
+        streamed = {"text": delta.text, "thinking": delta.thinking, "tool_use": arguments, "server_tool_use": arguments}
+        text = streamed.get(opened.start.type)
         return self._piece(opened, index, text) if text else None
 
     def _piece(self, opened: _Open, index: int, text: str) -> StreamEvent | None:
@@ -233,8 +243,10 @@ class AnthropicReply(Reply):
                 return TextDelta(text)
             case "thinking":
                 return ReasoningDelta(text)
-            case _:
+            case "tool_use":
                 return ToolCallDelta(index, valid_text(opened.start.name), opened.size)
+            case _:
+                return None
 
     def _closed(self, opened: _Open) -> Block | None:
         start, text = opened.start, "".join(opened.pieces)
@@ -286,3 +298,17 @@ class AnthropicReply(Reply):
             cache_write_hour_tokens=min(written, for_an_hour),
             searches=(used.server_tool_use.web_search_requests or 0) if used.server_tool_use else 0,
         )
+
+
+def _as_sent(opened: _Open) -> dict[str, object]:
+    """A block's JSON, whole."""
+    text = "".join(opened.pieces)
+    match opened.start.type:
+        case "text":
+            return {"type": "text", "text": text}
+        case "thinking":
+            return {"type": "thinking", "thinking": text, "signature": opened.signature}
+        case "server_tool_use" | "tool_use" if text:
+            return {**opened.as_sent, "input": json.loads(read_arguments(text)[0])}
+        case _:
+            return opened.as_sent

@@ -145,7 +145,7 @@ class ProviderSearch(_Search):
         if not query.strip():
             raise ToolFailure("The query is empty.", "Say what to look for.")
         system = prompt_text("subtask_web_search").strip()
-        spec = SubtaskSpec(system=system, prompt=query, title=f"{NAME} {shown(query, 100)}", steps=3, searches=True)
+        spec = SubtaskSpec(system=system, prompt=query, title=f"{NAME} {shown(query, 100)}", steps=8, searches=True)
         output = await answered_by(self._subtasks, spec, context)
         if output.is_error:
             return output
