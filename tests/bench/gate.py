@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from tests.bench.report import Figure
-from tests.tools.gate.hostile_lines import HARMLESS, LINES, RULES
+from tests.tools.gate.shell_lines import HARMLESS, LINES, RULES
 from tests.tools.gate.test_hostile_lines import hostile_tree
 from tui_agent.tools.gate.judging import judge
 from tui_agent.tools.gate.patterns import matches

@@ -4,13 +4,21 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.tools.gate.hostile_lines import FORMS, HARMLESS, LINES, PAYLOADS, RULES, WRAPPERS
-from tests.tools.gate.known_examples import EXAMPLES
+from tests.tools.gate.shell_lines import (
+    FORMS,
+    HARMFUL,
+    HARMLESS,
+    LINES,
+    PAYLOADS,
+    RULES,
+    WRAPPERS,
+    by_command,
+    table,
+)
 from tests.tools.world import tree
 from tui_agent.tools.base import Access
 from tui_agent.tools.gate.judging import Judgement, judge, judge_outside
@@ -68,14 +76,16 @@ def judged(line: str, workspace: Workspace, granted: tuple[Rule, ...]) -> list[J
     return [judge(line, granted, workspace, reading_passes=reading) for reading in (True, False)]
 
 
-def test_the_table_is_large() -> None:
-    assert len(LINES) > 1_000
-    assert len(set(LINES)) == len(LINES)
-
-
 def test_no_hostile_line_runs_unasked(workspace: Workspace) -> None:
-    """Under every rule at once."""
-    assert [line for line in LINES for each in judged(line, workspace, WIDE) if each.outcome != "ask"] == []
+    """Under every rule at once, with no sandbox and outside of one; and it is said why."""
+    assert len(LINES) > 1_000
+    outside = tuple(Rule("outside", rule.pattern) for rule in WIDE)
+    passed = []
+    for line in LINES:
+        judgements = [*judged(line, workspace, WIDE), judge_outside(line, outside, workspace)]
+        if any(each.outcome != "ask" for each in judgements) or not judgements[0].reasons:
+            passed.append(line)
+    assert passed == []
 
 
 def test_every_line_is_decided(workspace: Workspace) -> None:
@@ -90,63 +100,15 @@ def test_every_line_is_decided(workspace: Workspace) -> None:
     locked.rmdir()
 
 
-EXACT = (
-    *("make", "make test", "npm test", "npm run check", "pytest", "pytest -q", "tox", "cargo test", "cargo build"),
-    *(
-        "go test ./...",
-        "./evil.sh",
-        "sh payload",
-        "python setup.py test",
-        "git stash",
-        "git push",
-        "just",
-        "rake",
-    ),
-    *("docker compose up", "ruff check ."),
-)
-ELSEWHERE = (
-    *("cd src && {r}", "cd ./src && {r}", "cd src/deep && {r}", "cd src && cd deep && {r}", "cd {root}/src && {r}"),
-    *(
-        "cd link-dir && {r}",
-        "cd src && ls && {r}",
-        "ls | cd src && {r}",
-        "cd src; {r}",
-        "cd src || {r}",
-        "(cd src; {r})",
-    ),
-    *("pushd src && {r}", "cd src\n{r}", "cd - && {r}", "cd .. && {r}", "env -C src {r}", "{r} x", "{r}; touch PWNED"),
-    *("echo x | {r}", "cat payload | {r}", "X=1 {r}", "{r} > f", "{r} $X", "{r} && touch PWNED", "timeout 5 {r}"),
-    *("{r} &", "nice {r}", "{r} < payload", "{r} --x", "x{r}", "bash -c '{r}'", "command {r}", "{r} {{a,b}}"),
-)
-
-
-@pytest.mark.parametrize("reading", [True, False])
-def test_an_exact_rule_allows_its_words_in_its_folder_and_nothing_else(reading: bool, workspace: Workspace) -> None:
-    rules = tuple(Rule("run_command", line) for line in EXACT)
-    lines = [form.format(r=rule, root=workspace.root) for rule in EXACT for form in ELSEWHERE]
-    assert [line for line in lines if judge(line, rules, workspace, reading_passes=reading).outcome != "ask"] == []
-    for rule in EXACT:
-        assert judge(rule, rules, workspace, reading_passes=reading).outcome == "allow", rule
-
-
-def test_no_hostile_line_runs_outside_a_sandbox(workspace: Workspace) -> None:
-    rules = tuple(Rule("outside", rule.pattern) for rule in WIDE)
-    assert [line for line in LINES if judge_outside(line, rules, workspace).outcome != "ask"] == []
-
-
-@pytest.mark.parametrize("program", ["mypy", "pytest", "make", "ruff check", "npm test", "cargo test"])
-def test_what_runs_the_projects_own_code_is_allowed_word_for_word(program: str, workspace: Workspace) -> None:
-    """A plugin in mypy.ini, a conftest.py: what an edit may change."""
-    wide, exact = (Rule("run_command", f"{program} *"),), (Rule("run_command", f"{program} src"),)
-    assert judge(f"{program} src", wide, workspace).outcome == "ask"
-    assert judge(f"{program} src", exact, workspace).outcome == "allow"
-    assert judge(f"echo x | {program} src", exact, workspace).outcome == "ask"
-
-
-def test_a_hostile_line_says_why_it_is_asked_about(workspace: Workspace) -> None:
-    for line in LINES:
-        judgement = judge(line, WIDE, workspace)
-        assert judgement.reasons, line
+def test_an_exact_rule_allows_its_words_in_its_folder_and_nothing_else(workspace: Workspace) -> None:
+    """A plugin in mypy.ini, a conftest.py: what runs the project's own code is allowed word for word alone."""
+    exact = table("exact")
+    rules = tuple(Rule("run_command", line) for line in exact)
+    lines = [form.format(r=rule, root=workspace.root) for rule in exact for form in table("elsewhere")]
+    assert [line for line in lines for each in judged(line, workspace, rules) if each.outcome != "ask"] == []
+    assert [line for line in exact for each in judged(line, workspace, rules) if each.outcome != "allow"] == []
+    wide = tuple(Rule("run_command", f"{line} *") for line in exact)
+    assert [line for line in exact for each in judged(line, workspace, wide) if each.outcome != "ask"] == []
 
 
 def test_what_a_rule_forbids_stays_forbidden_in_the_mode_allow(workspace: Workspace) -> None:
@@ -168,61 +130,34 @@ def test_lines_that_only_read_run_unasked(workspace: Workspace, monkeypatch: pyt
         assert judge(line, (), workspace, reading_passes=False).outcome == "ask"
 
 
-@pytest.mark.parametrize("path", [".:/usr/bin", ":/usr/bin", "{root}/bin:/usr/bin", "bin:/usr/bin"])
 def test_a_program_of_the_project_is_none_that_only_reads(
-    path: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", path.format(root=workspace.root))
-    for line in ("ls", "timeout 5 ls"):
-        assert judge(line, WIDE, workspace).outcome == "ask"
-    assert judge("timeout 5 timeout 5 ls", WIDE, workspace).outcome == "ask"
+    for path in (".:/usr/bin", ":/usr/bin", f"{workspace.root}/bin:/usr/bin", "bin:/usr/bin"):
+        monkeypatch.setenv("PATH", path)
+        for line in ("ls", "timeout 5 ls", "timeout 5 timeout 5 ls"):
+            assert judge(line, WIDE, workspace).outcome == "ask", (path, line)
 
 
-CONFIGS: Mapping[str, str] = {
-    "fsmonitor": "[core]\n\tfsmonitor = ./evil.sh\n",
-    "fsmonitor in one line": "[core] fsmonitor = ./evil.sh\n",
-    "fsmonitor after another section": "[user] [core] fsmonitor = ./evil.sh\n",
-    "in capitals": "[CORE]\n\tFSMonitor = ./evil.sh\n",
-    "a continued value": "[user]\n\tname = a \\\n[core]\\\n\n[core]\n\tfsmonitor=./evil.sh\n",
-    "hooks elsewhere": "[core]\n\thooksPath = hooks\n",
-    "an external diff": "[diff]\n\texternal = ./evil.sh\n",
-    "textconv": '[diff "x"]\n\ttextconv = ./evil.sh\n',
-    "a command for differences": '[diff "x"]\n\tcommand = ./evil.sh\n',
-    "a filter": '[filter "x"]\n\tclean = ./evil.sh\n\tprocess = ./evil.sh\n',
-    "an alias": "[alias]\n\tstatus = !./evil.sh\n",
-    "a pager": "[pager]\n\tlog = ./evil.sh\n",
-    "a pager of core": "[core]\n\tpager = ./evil.sh\n",
-    "an editor": "[core]\n\teditor = ./evil.sh\n",
-    "ssh": "[core]\n\tsshCommand = ./evil.sh\n",
-    "signatures": "[gpg]\n\tprogram = ./evil.sh\n[log]\n\tshowSignature = true\n",
-    "an include": "[include]\n\tpath = ../evil\n",
-    "a conditional include": '[includeIf "gitdir:."]\n\tpath = ../evil\n',
-    "another work tree": "[core]\n\tworktree = ../../outside\n",
-    "an extension": "[extensions]\n\tworktreeConfig = true\n",
-    "a promisor": '[remote "x"]\n\tpromisor = true\n\turl = ext::sh payload\n',
-    "an unknown key": "[core]\n\tnewPowerfulKey = x\n",
-    "a subsection in the old form": "[core.x]\n\tfilemode = true\n",
-    "a byte order mark": "\ufeff[core]\n\tfsmonitor = ./evil.sh\n",
-}
-FILES: Mapping[str, str] = {
-    "a hook": "hooks/post-index-change",
-    "a hook that is a sample no more": "hooks/pre-commit",
-    "submodules": "modules/x/config",
-    "a configuration of the work tree": "config.worktree",
-    "objects elsewhere": "objects/info/alternates",
-    "attributes": "info/attributes",
-    "an index in parts": "sharedindex.0123",
-    "files elsewhere": "commondir",
-}
-GIT_LINES = (
-    "git status",
-    "git diff",
-    "git log -p",
-    "git show",
-    "cd src && git status",
-    "git add a.txt",
-    "git push origin x",
+FSMONITOR = "[core]\n\tfsmonitor = ./evil.sh\n"
+CONFIGS = (
+    *(FSMONITOR, "[core] fsmonitor = ./evil.sh\n", "[user] [core] fsmonitor = ./evil.sh\n"),
+    *("[CORE]\n\tFSMonitor = ./evil.sh\n", "[user]\n\tname = a \\\n[core]\\\n\n[core]\n\tfsmonitor=./evil.sh\n"),
+    *("[core]\n\thooksPath = hooks\n", "[diff]\n\texternal = ./evil.sh\n", '[diff "x"]\n\ttextconv = ./evil.sh\n'),
+    *('[diff "x"]\n\tcommand = ./evil.sh\n', '[filter "x"]\n\tclean = ./evil.sh\n\tprocess = ./evil.sh\n'),
+    *("[alias]\n\tstatus = !./evil.sh\n", "[pager]\n\tlog = ./evil.sh\n", "[core]\n\tpager = ./evil.sh\n"),
+    *("[core]\n\teditor = ./evil.sh\n", "[core]\n\tsshCommand = ./evil.sh\n", "[include]\n\tpath = ../evil\n"),
+    *("[gpg]\n\tprogram = ./evil.sh\n[log]\n\tshowSignature = true\n", '[includeIf "gitdir:."]\n\tpath = ../evil\n'),
+    *("[core]\n\tworktree = ../../outside\n", "[extensions]\n\tworktreeConfig = true\n"),
+    *('[remote "x"]\n\tpromisor = true\n\turl = ext::sh payload\n', "[core]\n\tnewPowerfulKey = x\n"),
+    *("[core.x]\n\tfilemode = true\n", "\ufeff[core]\n\tfsmonitor = ./evil.sh\n"),
 )
+"""What the settings of a repository may have git run: also an old form, one line, an unknown key, a byte order mark."""
+FILES = (
+    *("hooks/post-index-change", "hooks/pre-commit", "modules/x/config", "config.worktree", "objects/info/alternates"),
+    *("info/attributes", "sharedindex.0123", "commondir"),
+)
+GIT_LINES = table("git")
 
 
 def asked(workspace: Workspace) -> set[str]:
@@ -240,25 +175,22 @@ def repository(tmp_path: Path) -> Workspace:
     return Workspace(Path(os.path.realpath(root)))
 
 
-def test_an_ordinary_repository_is_read_unasked(tmp_path: Path) -> None:
-    assert asked(repository(tmp_path)) == set()
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_a_repository_that_gives_orders(name: str, tmp_path: Path) -> None:
+def test_a_repository_that_gives_orders_is_asked_about_and_an_ordinary_one_is_not(tmp_path: Path) -> None:
     workspace = repository(tmp_path)
-    with (workspace.root / ".git/config").open("a") as config:
-        config.write(CONFIGS[name])
-    assert asked(workspace) == set(GIT_LINES)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_repository_with_more_than_it_needs(name: str, tmp_path: Path) -> None:
-    workspace = repository(tmp_path)
-    path = workspace.root / ".git" / FILES[name]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("x\n")
-    assert asked(workspace) == set(GIT_LINES)
+    git = workspace.root / ".git"
+    ordinary = (git / "config").read_text()
+    for text in CONFIGS:
+        assert asked(workspace) == set()
+        (git / "config").write_text(ordinary + text)
+        assert asked(workspace) == set(GIT_LINES), text
+        (git / "config").write_text(ordinary)
+    for name in FILES:
+        assert asked(workspace) == set()
+        there = (git / name).parent.exists()
+        (git / name).parent.mkdir(parents=True, exist_ok=True)
+        (git / name).write_text("x\n")
+        assert asked(workspace) == set(GIT_LINES), name
+        (git / name).unlink() if there else shutil.rmtree(git / name.split("/")[0])
 
 
 def test_a_submodule_is_seen_in_the_index(tmp_path: Path) -> None:
@@ -279,7 +211,7 @@ def test_a_work_tree_of_a_repository_elsewhere(tmp_path: Path) -> None:
     assert asked(beside) == set(GIT_LINES)
     (workspace.root / ".git/modules").rmdir()
     with (workspace.root / ".git/config").open("a") as config:
-        config.write(CONFIGS["fsmonitor"])
+        config.write(FSMONITOR)
     assert asked(beside) == set(GIT_LINES)
     (beside.root / ".git").write_text("gitdir: evil.git\n")
     assert asked(beside) == set(GIT_LINES)
@@ -292,7 +224,7 @@ def test_what_git_passes_over_hides_no_repository_above_it(tmp_path: Path) -> No
     (tmp_path / ".git").mkdir()
     assert asked(workspace) == set()
     with (workspace.root / ".git/config").open("a") as config:
-        config.write(CONFIGS["fsmonitor"])
+        config.write(FSMONITOR)
     assert asked(workspace) == set(GIT_LINES)
 
 
@@ -309,10 +241,9 @@ def test_a_repository_around_the_project_is_asked_about(tmp_path: Path) -> None:
     assert "git status" in asked(inner)
 
 
-@pytest.mark.parametrize("command", known_commands())
-def test_each_command_of_the_table_knows_its_own_options_alone(command: str) -> None:
-    def is_known(arguments: str) -> bool:
-        words = read_words(f"{command} {arguments}")
+def test_each_command_of_the_table_knows_its_own_options_alone() -> None:
+    def is_known(line: str) -> bool:
+        words = read_words(line)
         if words is None:
             return False
         try:
@@ -321,29 +252,26 @@ def test_each_command_of_the_table_knows_its_own_options_alone(command: str) -> 
             return False
         return True
 
-    may, may_not = EXAMPLES[command]
-    assert may
-    assert [each for each in may if not is_known(each)] == []
-    assert [each for each in may_not if is_known(each)] == []
+    may, may_not = by_command("known"), by_command("unknown")
+    assert sorted(may) == sorted(known_commands())
+    assert [line for name in may for each in may[name] if not is_known(line := f"{name} {each}")] == []
+    assert [line for name in may_not for each in may_not[name] if is_known(line := f"{name} {each}")] == []
 
 
-@pytest.mark.parametrize(
-    ("line", "paths"),
-    [
-        ("grep -nf patterns src", "patterns src"),
-        ("grep --file=patterns src", "patterns src"),
-        ("grep -e word src", "src"),
-        ("find src -newer /etc/shadow", "/etc/shadow src"),
-        ("find src -name x", "src"),
-        ("head -n 3 a", "a"),
-        ("realpath --relative-to=/etc a", "/etc a"),
-        ("command -v git", ""),
-    ],
-)
-def test_a_known_command_names_each_path_that_it_reads(line: str, paths: str) -> None:
-    words = read_words(line)
-    assert words is not None
-    assert [path.text for path in known(words).paths] == paths.split()
+def test_a_known_command_names_each_path_that_it_reads() -> None:
+    for line, paths in {
+        "grep -nf patterns src": "patterns src",
+        "grep --file=patterns src": "patterns src",
+        "grep -e word src": "src",
+        "find src -newer /etc/shadow": "/etc/shadow src",
+        "find src -name x": "src",
+        "head -n 3 a": "a",
+        "realpath --relative-to=/etc a": "/etc a",
+        "command -v git": "",
+    }.items():
+        words = read_words(line)
+        assert words is not None
+        assert [path.text for path in known(words).paths] == paths.split(), line
 
 
 def test_a_rule_with_a_star_is_for_what_may_be_known() -> None:
@@ -371,25 +299,6 @@ def test_judging_takes_little_work(workspace: Workspace) -> None:
 
 BOX = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork"]
 """Namespaces of its own: no network, no right to the clock, no process that stays."""
-HARMFUL = (
-    *("ls $(touch PWNED)", "ls <<< $(( $(sh payload) ))", "ls 'a[$(touch PWNED)]'; ls <<< $((_))", "echo `sh payload`"),
-    *("find . -maxdepth 0 -exec touch PWNED ';'", "env -iu ls touch PWNED", "exec -la ls touch PWNED", "./nice ls"),
-    *(
-        "git clone -u 'touch PWNED;' . cl",
-        "sort -o ../outside/f a.txt",
-        "git diff --output=../outside/f",
-        "echo '{p}' | tee ../outside/f",
-    ),
-    *("git -c core.fsmonitor=./evil.sh status", "sed '1e ./evil.sh' a.txt", "cp a.txt link-dir/f", "echo x > src/b.py"),
-    *("printf -v 'a[$(touch PWNED)]' x", "test -v 'a[$(touch PWNED)]'", "find . -name x -o -fprint ../outside/f"),
-    *(
-        "tar cf - a.txt --checkpoint=1 --checkpoint-action=exec=./evil.sh",
-        "git grep -O./evil.sh line",
-        "cd dlink/../.. && touch outside/f",
-    ),
-    *('git diff -S {" ",--output=../outside/f}', "find {.\\ x,.,-maxdepth,0,-exec,touch,PWNED,\\;}", "sort *"),
-)
-"""Of the table, lines that do harm with the programs of every machine."""
 
 
 def boxed() -> str:
@@ -465,10 +374,7 @@ def test_the_whole_table_through_the_gate_for_real(tmp_path: Path) -> None:
     assert ran >= len(RULES) * len(HARMLESS) // 2
 
 
-@pytest.mark.parametrize("way", ["/proc/self/cwd/x", "pl", "../../pl", "pl/../x", "/proc/thread-self/cwd/x", "pl*"])
-def test_what_each_process_finds_elsewhere_is_not_read_unasked(
-    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_each_process_finds_elsewhere_is_not_read_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = hostile_tree(tmp_path)
     (root / "x").mkdir()
     (root / "x/secret.txt").touch()
@@ -476,6 +382,6 @@ def test_what_each_process_finds_elsewhere_is_not_read_unasked(
     for place in (root, root / "src/deep"):
         (place / "pl").symlink_to("/proc/self/cwd/x")
     monkeypatch.chdir(root)
-    line = f"cd src/deep && cat {way}/secret.txt"
-    assert judge("cat x/secret.txt", (), Workspace(root), reading_passes=True).outcome == "allow"
-    assert judge(line, (), Workspace(root), reading_passes=True).outcome == "ask"
+    assert judge("cat x/secret.txt", (), Workspace(root)).outcome == "allow"
+    for way in ("/proc/self/cwd/x", "pl", "../../pl", "pl/../x", "/proc/thread-self/cwd/x", "pl*"):
+        assert judge(f"cd src/deep && cat {way}/secret.txt", (), Workspace(root)).outcome == "ask", way

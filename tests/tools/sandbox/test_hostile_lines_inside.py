@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from tests.tools.gate.hostile_lines import LINES
-from tests.tools.gate.test_hostile_lines import HARMFUL, hostile_tree
+from tests.tools.gate.shell_lines import HARMFUL, LINES
+from tests.tools.gate.test_hostile_lines import hostile_tree
 from tests.tools.sandbox.test_ways_out import EACH_KIND, Outside, outside, run
 from tests.tools.world import tree
 from tui_agent.tools.base import ToolFailure
