@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tools.gate.shell_lines import by_command, table
 from tui_agent.conversation.blocks import ToolCall, ToolDefinition
+from tui_agent.settings.trust import MAX_RULE
 from tui_agent.tools.base import (
     Access,
     Effect,
@@ -21,7 +23,7 @@ from tui_agent.tools.base import (
     WorkspaceView,
 )
 from tui_agent.tools.files.editing import EditFile
-from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate, Verdict
+from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.rules import Rule, RuleError
 from tui_agent.tools.gate.workspace import Workspace, access_to
@@ -114,161 +116,42 @@ CASES: dict[str, tuple[PathTool | RunCommand, ToolCall]] = {
 @pytest.mark.parametrize(
     ("mode", "asked", "denied"),
     [
-        (
-            "ask",
-            {
-                *("read outside", "write inside", "write outside", "write guarded", "write instructions"),
-                *("run", "look", "fetch"),
-            },
-            set(),
-        ),
-        ("auto", {"read outside", "write outside", "write guarded", "write instructions", "run", "fetch"}, set()),
-        ("allow", set(), set()),
-        (
-            "plan",
-            {"read outside"},
-            {"write inside", "write outside", "write guarded", "write instructions", "run", "look", "fetch"},
-        ),
+        ("ask", "read outside, write inside, write outside, write guarded, write instructions, run, look, fetch", ""),
+        ("auto", "read outside, write outside, write guarded, write instructions, run, fetch", ""),
+        ("allow", "", ""),
+        ("plan", "read outside", "write inside, write outside, write guarded, write instructions, run, look, fetch"),
     ],
 )
-@pytest.mark.parametrize("case", list(CASES))
-async def test_modes(workspace: Workspace, mode: Mode, case: str, asked: set[str], denied: set[str]) -> None:
-    expected = "ask" if case in asked else "deny" if case in denied else "pass"
-    assert await outcome(PermissionGate(mode, workspace), *CASES[case]) == expected
-
-
-@pytest.mark.parametrize("mode", ["ask", "auto", "allow", "plan"])
-async def test_what_the_session_owns_is_read_without_a_question(
-    workspace: Workspace, mode: Mode, tmp_path: Path
-) -> None:
-    assert await outcome(PermissionGate(mode, workspace), READ, call(str(tmp_path / "session/raw/x.log"))) == "pass"
+async def test_modes(workspace: Workspace, tmp_path: Path, mode: Mode, asked: str, denied: str) -> None:
+    gate = PermissionGate(mode, workspace)
+    told = {case: await outcome(gate, *CASES[case]) for case in CASES}
+    expected = dict.fromkeys(asked.split(", "), "ask") | dict.fromkeys(denied.split(", "), "deny")
+    assert told == {case: expected.get(case, "pass") for case in CASES}
+    # What the session owns is read without a question.
+    assert await outcome(gate, READ, call(str(tmp_path / "session/raw/x.log"))) == "pass"
 
 
 async def test_plan_mode_says_what_to_do_instead(workspace: Workspace) -> None:
     gate = PermissionGate("plan", workspace, allow=["run_command", "edit_file"])
-    verdict = await gate.check(SHELL, run("ls"), Person())
-    assert not verdict.allowed
-    assert "plan mode" in verdict.advice
+    assert "plan mode" in (await gate.check(SHELL, run("ls"), Person())).advice
     gate.mode = "auto"
     assert (await gate.check(SHELL, run("make"), Person())).allowed
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ("git status", "pass"),
-        ("git status --short && git status | cat", "pass"),
-        ("git status > out.txt", "ask"),
-        ("git status 2>/dev/null", "pass"),
-        ("git status 2>&1 | cat", "pass"),
-        ("timeout 5 git status", "ask"),
-        ("bash -c 'git status'", "ask"),
-        ("git statusx", "ask"),
-        ("git status && rm -rf x", "ask"),
-        ("git status; rm x", "ask"),
-        ("git status $(rm x)", "ask"),
-        ("git status `rm x`", "ask"),
-        ("git status <(rm x)", "ask"),
-        ("git status\nrm x", "ask"),
-        ("git status & rm x", "ask"),
-        ("cat <<E\n$(rm x)\nE", "ask"),
-        ("X=1 git status", "ask"),
-        ("PATH=/evil; git status", "ask"),
-        ("env PATH=/evil git status", "ask"),
-        ("sudo git status", "ask"),
-        ("./git status", "ask"),
-        ("$X status", "ask"),
-        ("git status > /etc/passwd", "ask"),
-        ("git status > ../out", "ask"),
-        ("git status > $X", "ask"),
-        ("cat x > .git/hooks/pre-commit", "ask"),
-        ("cat x > AGENTS.md", "ask"),
-        ("> out.txt", "ask"),
-        ("case x in x) git status;; esac", "ask"),
-        ("git status() { rm x; }", "ask"),
-    ],
-)
-async def test_an_allow_rule_covers_every_command_of_a_line(workspace: Workspace, command: str, expected: str) -> None:
+async def test_an_allow_rule_covers_every_command_of_a_line(workspace: Workspace) -> None:
     gate = PermissionGate("ask", workspace, allow=["run_command(git status *)", "run_command(cat *)"])
-    assert await outcome(gate, SHELL, run(command)) == expected
+    for expected in ("pass", "ask"):
+        lines = table(f"status: {expected}")
+        assert [line for line in lines if await outcome(gate, SHELL, run(line)) != expected] == []
 
 
-@pytest.mark.parametrize(
-    ("rule", "command", "expected"),
-    [
-        ("git diff *", "git diff --stat HEAD~1", "pass"),
-        ("git diff *", "git diff main..work -- src/a.py", "pass"),
-        ("git diff *", "git diff --output=x", "ask"),
-        ("git diff *", "git diff --outp x", "ask"),
-        ("git diff *", "git diff --ext-diff", "ask"),
-        ("git diff --output=x *", "git diff --output=x HEAD", "ask"),
-        ("git diff --output=x *", "git diff --output=x --ext-diff", "ask"),
-        ("git diff --output=x", "git diff --output=x", "pass"),
-        ("git *", "git log --oneline -5", "pass"),
-        ("git *", "git --no-pager log", "pass"),
-        ("git *", "git -c core.pager=x log", "ask"),
-        ("git *", "git -C .. status", "ask"),
-        ("git *", "git config alias.x '!y'", "ask"),
-        ("git config *", "git config user.name x", "ask"),
-        ("git *", "git commit -am 'fix: see /etc/hosts'", "pass"),
-        ("git add *", "git add AGENTS.md", "pass"),
-        ("git push *", "git push origin main", "ask"),
-        ("git push *", "git push --receive-pack=x origin", "ask"),
-        ("git *", "git clone -u 'touch x;' . cl", "ask"),
-        ("git clone *", "git clone -u 'touch x;' . cl", "ask"),
-        ("git *", "git worktree add ../elsewhere", "ask"),
-        ("git *", "git mv a AGENTS.md", "ask"),
-        ("grep *", "grep -rn /api/users src", "pass"),
-        ("grep *", "grep -rf/etc/hosts src", "ask"),
-        ("gcc *", "gcc a.c", "ask"),
-        ("sort *", "sort -u src/a.py", "pass"),
-        ("sort *", "sort -uo x src/a.py", "ask"),
-        ("find *", "find . -name '*.py'", "pass"),
-        ("find *", "find . -delete", "ask"),
-        ("find *", "find . -exec rm '{}' +", "ask"),
-        ("find *", "find .. -name x", "ask"),
-        ("sed *", "sed -n '1,5p;$p' src/a.py", "pass"),
-        ("sed *", "sed -i s/a/b/ src/a.py", "ask"),
-        ("sed *", "sed 's/a/b/w x'", "ask"),
-        ("awk *", "awk '{print $1, $NF}' src/a.py", "pass"),
-        ("awk *", "awk '{print > \"x\"}'", "ask"),
-        ("tar *", "tar tf x.tar", "ask"),
-        ("tee *", "tee out.txt", "ask"),
-        ("tee *", "tee .git/hooks/pre-commit", "ask"),
-        ("tee *", "tee ../out", "ask"),
-        ("cat *", "cat src/*.py", "pass"),
-        ("cat *", "cat /etc/hosts", "ask"),
-        ("cat *", "cat ~/x", "ask"),
-        ("cat *", "cat .*/x", "ask"),
-        ("cat *", "cat < /etc/hosts", "ask"),
-        ("cat *", "cat $X", "ask"),
-        ("cat *", "cat a://../../../etc/hosts", "ask"),
-        ("cat /etc/hosts", "cat /etc/hosts", "pass"),
-        ("echo *", "echo $HOME", "ask"),
-        ("echo *", "echo /etc/*", "ask"),
-        ("echo *", "echo 'why?' '$HOME'", "pass"),
-        ("printf *", "printf -v PATH x", "ask"),
-        ("test *", "test -v 'a[$(x)]'", "ask"),
-        ("make *", "make test CC=gcc", "ask"),
-        ("make *", "make -C /elsewhere", "ask"),
-        ("make *", "make --directory=sub", "ask"),
-        ("env *", "env ls", "ask"),
-        ("npm view *", "npm view x --registry http://a.example", "ask"),
-        ("curl *", "curl https://example.org/", "ask"),
-        ("rm *", "rm -rf build", "ask"),
-        ("rm *", "rm -rf .git", "ask"),
-        ("cargo *", "cargo --config x build", "ask"),
-        ("date *", "date 0101000020", "ask"),
-        ("ls *", "ls src", "pass"),
-    ],
-)
-async def test_what_the_star_of_a_rule_does_not_stand_for(
-    workspace: Workspace, tmp_path: Path, rule: str, command: str, expected: str
-) -> None:
+@pytest.mark.parametrize("expected", ["pass", "ask"])
+async def test_what_the_star_of_a_rule_does_not_stand_for(workspace: Workspace, tmp_path: Path, expected: str) -> None:
     (tmp_path / "beside").mkdir()
     (workspace.root / "src/out").symlink_to(tmp_path / "beside")
-    gate = PermissionGate("ask", workspace, allow=[f"run_command({rule})"])
-    assert await outcome(gate, SHELL, run(command)) == expected
+    for rule, lines in by_command(f"star: {expected}").items():
+        gate = PermissionGate("ask", workspace, allow=[f"run_command({rule})"])
+        assert [line for line in lines if await outcome(gate, SHELL, run(line)) != expected] == [], rule
 
 
 async def test_a_cd_is_followed(workspace: Workspace, tmp_path: Path) -> None:
@@ -319,73 +202,54 @@ async def test_the_user_is_told_what_a_rule_does_not_stand_for(workspace: Worksp
     assert person.questions[0].reason == "It runs a command, and `--output=x` is not known to be harmless."
 
 
-@pytest.mark.parametrize(
-    ("mode", "command", "rules"),
-    [
-        ("ask", "git diff --stat", ["git diff *"]),
-        ("ask", "ls src; cat a && wc -l a", ["ls *", "cat *", "wc *"]),
-        ("ask", "cd src && ls", ["cd *", "ls *"]),
-        ("auto", "git diff --output=x", ["git diff --output=x"]),
-        ("auto", "cat /etc/hosts", ["cat /etc/hosts"]),
-        ("auto", "ls src; cat /etc/hosts", ["cat /etc/hosts"]),
-        ("auto", "git add a.py && git commit -m 'a (b)'", ["git add *", "git commit *"]),
-        ("auto", "pytest -q", ["pytest -q"]),
-        ("auto", "rm -rf 'a b' src/*.o", ["rm -rf 'a b' src/*.o"]),
-        ("auto", "cat $X", []),
-        ("auto", "cat < /etc/hosts", []),
-        ("auto", "find . -exec rm {} +", []),
-        ("auto", "cd /etc && cat hosts", []),
-    ],
-)
-async def test_always_offers_what_would_let_it_through(
-    workspace: Workspace, tmp_path: Path, mode: Mode, command: str, rules: list[str]
+ALWAYS: list[tuple[Mode, str, list[str]]] = [
+    ("ask", "git diff --stat", ["git diff *"]),
+    ("ask", "ls src; cat a && wc -l a", ["ls *", "cat *", "wc *"]),
+    ("ask", "cd src && ls", ["cd *", "ls *"]),
+    ("auto", "git diff --output=x", ["git diff --output=x"]),
+    ("auto", "cat /etc/hosts", ["cat /etc/hosts"]),
+    ("auto", "ls src; cat /etc/hosts", ["cat /etc/hosts"]),
+    ("auto", "git add a.py && git commit -m 'a (b)'", ["git add *", "git commit *"]),
+    ("auto", "pytest -q", ["pytest -q"]),
+    ("auto", "rm -rf 'a b' src/*.o", ["rm -rf 'a b' src/*.o"]),
+    *(("auto", line, []) for line in ("cat $X", "cat < /etc/hosts", "find . -exec rm {} +", "cd /etc && cat hosts")),
+    *(("auto", line, []) for line in ("$X", "X=1 make", "ls > /etc/x", "curl x | sh", "> f")),
+]
+
+
+async def test_always_offers_what_would_let_it_through_and_nothing_where_no_rule_could(
+    workspace: Workspace, tmp_path: Path
 ) -> None:
-    store = RememberedRules(tmp_path / "p.json", workspace.root)
-    gate = PermissionGate(mode, workspace, remembered=store)
-    person = Person(always=True)
-    await gate.check(SHELL, run(command), person)
-    assert [rule.pattern for rule in store.rules] == rules
-    assert len(person.questions[0].rules) == len(rules)
-    assert await outcome(gate, SHELL, run(command)) == ("pass" if rules else "ask")
+    for number, (mode, command, rules) in enumerate(ALWAYS):
+        store = RememberedRules(tmp_path / f"{number}.json", workspace.root)
+        gate = PermissionGate(mode, workspace, remembered=store)
+        person = Person(always=True)
+        assert (await gate.check(SHELL, run(command), person)).allowed
+        assert [rule.pattern for rule in store.rules] == rules, command
+        assert len(person.questions[0].rules) == len(rules)
+        assert await outcome(gate, SHELL, run(command)) == ("pass" if rules else "ask"), command
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "rm x",
-        "ls && rm x",
-        "/bin/rm x",
-        "sudo rm x",
-        "A=1 rm x",
-        "nohup rm x",
-        "$(rm x)",
-        "bash -c 'rm x'",
-        "r\\m x",
-        "xargs rm",
-        "find . -exec rm {} +",
-        "timeout 3 rm x",
-        "case x in x) rm y;; esac",
-        "curl x | sh",
-        "bash <<E\nrm x\nE",
-        "eval $X",
-    ],
-)
-async def test_a_deny_rule_holds_in_every_mode(workspace: Workspace, command: str) -> None:
+async def test_a_deny_rule_holds_in_every_mode(workspace: Workspace) -> None:
     gate = PermissionGate("allow", workspace, allow=["run_command"], deny=["run_command(rm *)"])
-    verdict = await gate.check(SHELL, run(command), Person())
-    assert not verdict.allowed
-    assert verdict.advice
-    assert verdict.reason
+    for line in table("denied"):
+        verdict = await gate.check(SHELL, run(line), Person())
+        assert not verdict.allowed, line
+        assert verdict.advice
+        assert verdict.reason
 
 
 async def test_a_deny_rule_leaves_the_rest_alone(workspace: Workspace) -> None:
     gate = PermissionGate("allow", workspace, deny=["run_command(git push *)", "edit_file(*.env)"])
-    assert await outcome(gate, SHELL, run("git status && ls src/*.py")) == "pass"
-    assert await outcome(gate, SHELL, run("grep 'git push' a && make")) == "pass"
-    assert await outcome(gate, SHELL, run("git $X")) == "deny"
-    assert await outcome(gate, WRITE, call("src/a.py")) == "pass"
-    assert await outcome(gate, WRITE, call("src/x.env")) == "deny"
-    assert await outcome(gate, WRITE, call("/srv/.env")) == "deny"
+    for tool, of, expected in (
+        (SHELL, run("git status && ls src/*.py"), "pass"),
+        (SHELL, run("grep 'git push' a && make"), "pass"),
+        (SHELL, run("git $X"), "deny"),
+        (WRITE, call("src/a.py"), "pass"),
+        (WRITE, call("src/x.env"), "deny"),
+        (WRITE, call("/srv/.env"), "deny"),
+    ):
+        assert await outcome(gate, tool, of) == expected, of.arguments
 
 
 async def test_deny_is_stronger_than_ask_and_ask_than_allow(workspace: Workspace) -> None:
@@ -422,10 +286,11 @@ async def test_url_rules(workspace: Workspace) -> None:
     assert await outcome(gate, FETCH, call("https://evil.com/https://docs.python.org/")) == "ask"
 
 
-@pytest.mark.parametrize("text", ["", "run command", "run_command(", "run_command()", "(x)"])
-def test_a_rule_that_cannot_be_read(workspace: Workspace, text: str) -> None:
-    with pytest.raises(RuleError, match="TOOL"):
-        PermissionGate("auto", workspace, allow=[text])
+def test_a_rule_that_cannot_be_read(workspace: Workspace) -> None:
+    for text in ("", "run command", "run_command(", "run_command()", "(x)", "x" * (MAX_RULE + 1)):
+        with pytest.raises(RuleError, match="TOOL"):
+            PermissionGate("auto", workspace, allow=[text])
+    assert len(Rule.read("x" * MAX_RULE).tool) == MAX_RULE == 4_200
 
 
 @given(st.text(st.sampled_from("a*?\\b /()"), min_size=1))
@@ -500,15 +365,6 @@ async def test_an_answer_for_the_session_ends_with_it(workspace: Workspace, tmp_
     assert rule.source == "for this session"
     gate.take_back(rule.text)
     assert await outcome(gate, SHELL, run("make test")) == "ask"
-
-
-@pytest.mark.parametrize("command", ["$X", "X=1 make", "ls > /etc/x", "curl x | sh", "> f"])
-async def test_what_no_rule_could_allow_offers_no_always(workspace: Workspace, tmp_path: Path, command: str) -> None:
-    gate = PermissionGate("auto", workspace, remembered=RememberedRules(tmp_path / "p.json", workspace.root))
-    person = Person(always=True)
-    assert (await gate.check(SHELL, run(command), person)).allowed
-    assert person.questions[0].rules == ()
-    assert await outcome(gate, SHELL, run(command)) == "ask"
 
 
 def test_two_programs_remember_in_one_file(tmp_path: Path) -> None:
@@ -607,13 +463,6 @@ async def test_a_link_that_moves_during_the_question(workspace: Workspace, tmp_p
 async def test_arguments_that_do_not_fit_are_the_models_to_mend(workspace: Workspace) -> None:
     with pytest.raises(ToolFailure, match="missing"):
         await PermissionGate("auto", workspace).check(WRITE, ToolCall("c", "edit_file", "{}"), Person())
-
-
-def test_verdicts_are_data() -> None:
-    import msgspec
-
-    verdict = Verdict(True, "x", "mode", accesses=(Access("run", "ls"),))
-    assert msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict) == verdict
 
 
 async def test_a_rule_that_cannot_be_remembered_holds_for_the_session(workspace: Workspace, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tools.gate.shell_lines import by_command
 from tests.tools.gate.test_rules import PROJECT
 from tui_agent.tools.base import Change
 from tui_agent.tools.gate.judging import PlainCommand, steps_of
@@ -46,68 +47,38 @@ def step(line: str, workspace: Workspace) -> list[PlainCommand]:
     return [PlainCommand(tuple(shlex.split(line)), workspace.root)]
 
 
-@pytest.mark.parametrize(
-    ("line", "files"),
-    [
-        ("make test", sorted([*ANY, "tools/gen.py", "tools/gen.sh", "tools/json.py"])),
-        ("cat note.txt", []),  # runs nothing
-        ("cargo build", []),  # what it reads first is not there
-        ("python3.12 tools/gen.py", PYTHON),  # an interpreter with its version
-        ("python -m pkg", ["conftest.py", "pkg/__init__.py", "pkg/__main__.py"]),
-        ("run", ["run"]),  # the first word, by its bare name
-        ("cat run", []),  # the same file is only read
-        ("note.txt", []),  # not to be run
-        ("cat tools/note.txt", []),
-        ("cat tools/tool.lua", ["tools/tool.lua"]),
-        ("cat ./run", ["run"]),
-        ("cat tools/gen.sh", ["tools/gen.sh"]),
-        ("cat own.c", []),
-        ("tool --config=tools/gen.py", ["tools/gen.py", "tools/json.py"]),
-        ("mytool", [".venv/bin/mytool"]),
-        ("bash -c 'tools/gen.sh now'", ["tools/gen.sh"]),
-    ],
-)
-def test_the_files_of_a_command(line: str, files: list[str], workspace: Workspace) -> None:
-    assert named(read_first(step(line, workspace), workspace, unknown=False), workspace) == files
+FILES: list[tuple[str, list[str]]] = [
+    ("make test", sorted([*ANY, "tools/gen.py", "tools/gen.sh", "tools/json.py"])),
+    ("cat note.txt", []),  # runs nothing
+    ("cargo build", []),  # what it reads first is not there
+    ("python3.12 tools/gen.py", PYTHON),  # an interpreter with its version
+    ("python -m pkg", ["conftest.py", "pkg/__init__.py", "pkg/__main__.py"]),
+    ("run", ["run"]),  # the first word, by its bare name
+    ("cat run", []),  # the same file is only read
+    ("note.txt", []),  # not to be run
+    ("cat tools/note.txt", []),
+    ("cat tools/tool.lua", ["tools/tool.lua"]),
+    ("cat ./run", ["run"]),
+    ("cat tools/gen.sh", ["tools/gen.sh"]),
+    ("cat own.c", []),
+    ("tool --config=tools/gen.py", ["tools/gen.py", "tools/json.py"]),
+    ("mytool", [".venv/bin/mytool"]),
+    ("bash -c 'tools/gen.sh now'", ["tools/gen.sh"]),
+]
 
 
-@pytest.mark.parametrize(
-    ("line", "file"),
-    [
-        ("task test", "taskfile.yml"),
-        ("task test", "Taskfile.dist.yaml"),
-        ("go generate", "gen.go"),
-        ("node -r ./own x.js", "own.js"),
-        ("rubocop -a", ".rubocop.yml"),
-        ("./gradlew build", "gradle/wrapper/gradle-wrapper.properties"),
-        ("gradle build", "buildSrc/build.gradle"),
-        ("sbt test", "project/plugins.sbt"),
-        ("dotnet test", "Directory.Build.rsp"),
-        ("bazel build //x", "tools/bazel"),
-        ("mix test", "config/config.exs"),
-        ("ctest --test-dir out", "out/CTestTestfile.cmake"),
-        ("waf build", "wscript"),
-        ("flake8", ".flake8"),
-        ("alembic upgrade head", "alembic/env.py"),
-        ("foreman start", "Procfile"),
-        ("nix build", "flake.nix"),
-        ("helmfile apply", "helmfile.yaml"),
-        ("rails s", "config/boot.rb"),
-        ("clojure -M:t", "deps.edn"),
-        ("terraform -chdir=infra apply", "infra/main.tf"),
-        ("npm --prefix=web test", "web/package.json"),
-        ("cargo --manifest-path=sub/Cargo.toml test", "sub/build.rs"),
-        ("pytest tests/unit/test_a.py", "tests/unit/conftest.py"),
-        ("git -C sub commit", "sub/.git/hooks/pre-commit"),
-        ("uv run x.py", "x.py"),
-        ("Rscript x.R", "x.R"),
-        ("mise run x", "mise-tasks/x"),
-    ],
-)
-def test_what_build_tools_read_besides(line: str, file: str, workspace: Workspace) -> None:
-    (workspace.root / file).parent.mkdir(parents=True, exist_ok=True)
-    (workspace.root / file).touch()
-    assert workspace.root / file in read_first(step(line, workspace), workspace, unknown=False)
+def test_the_files_of_a_command(workspace: Workspace) -> None:
+    told = [(line, named(read_first(step(line, workspace), workspace, unknown=False), workspace)) for line, _ in FILES]
+    assert told == FILES
+
+
+def test_what_build_tools_read_besides(tmp_path: Path) -> None:
+    for number, (file, lines) in enumerate(by_command("read besides").items()):
+        workspace = Workspace(tmp_path / str(number))
+        (workspace.root / file).parent.mkdir(parents=True)
+        (workspace.root / file).touch()
+        for line in lines:
+            assert workspace.root / file in read_first(step(line, workspace), workspace, unknown=False), line
 
 
 def test_a_script_is_found_in_a_folder_that_the_line_changes_to_in_a_group(workspace: Workspace) -> None:
@@ -122,11 +93,8 @@ def test_of_a_program_in_no_table_all_is_looked_at_where_that_is_asked_for(works
     assert named(contents_of(step("mytool", workspace), workspace), workspace) == [".venv/bin/mytool"]
     also = [workspace.root / "own.c", workspace.root / "missing"]
     assert named(contents_of(step("cat note.txt", workspace), workspace, also=also), workspace) == ["own.c"]
-
-
-@pytest.mark.parametrize("line", ["cd tools", "env cargo build", "cat note.txt"])
-def test_of_a_known_program_nothing_else_is_looked_at(line: str, workspace: Workspace) -> None:
-    assert read_first(step(line, workspace), workspace) == []
+    for known in ("cd tools", "env cargo build", "cat note.txt"):
+        assert read_first(step(known, workspace), workspace) == []
 
 
 def test_what_stands_above_the_folder_of_a_command_is_looked_at(workspace: Workspace) -> None:
@@ -142,35 +110,33 @@ def test_what_stands_outside_is_not_looked_at(workspace: Workspace, tmp_path_fac
     assert [path for path in found if not path.is_relative_to(workspace.root) or path.is_symlink()] == []
 
 
-@pytest.mark.parametrize(
-    ("line", "script"),
-    [
+def test_the_script_of_a_hook_is_found(workspace: Workspace) -> None:
+    for line, script in (
         ("uv run tools/own.py", "tools/own.py"),
         ('cd "$CLAUDE_PROJECT_DIR"/tools && python3 own.py', "tools/own.py"),
         ("(cd tools; ./own)", "tools/own"),
         ("bun run tools/own.ts", "tools/own.ts"),
         ('for f in tools/own.d/*; do "$f"; done', "tools/own.d/a"),
-    ],
-)
-def test_the_script_of_a_hook_is_found(line: str, script: str, workspace: Workspace) -> None:
-    (workspace.root / script).parent.mkdir(exist_ok=True)
-    (workspace.root / script).touch(0o755)
-    assert workspace.root / script in scripts_in([line], workspace, workspace.root)
+    ):
+        (workspace.root / script).parent.mkdir(exist_ok=True)
+        (workspace.root / script).touch(0o755)
+        assert workspace.root / script in scripts_in([line], workspace, workspace.root), line
+        (workspace.root / script).unlink()
 
 
-@pytest.mark.parametrize(
-    ("line", "missing"),
-    [
-        ("test -x tools/own && tools/own", ["tools/own"]),
-        ('[ -f "$CLAUDE_PROJECT_DIR/own.sh" ] && bash "$CLAUDE_PROJECT_DIR/own.sh"', ["own.sh"]),
-        ("./own --out dist/a.js", ["own"]),
-        ("mytool dist/a.js > dist/b.js", []),
-        ("bash ../own.sh", []),
-    ],
-)
-def test_a_script_that_a_hook_would_run_if_it_were_there(line: str, missing: list[str], workspace: Workspace) -> None:
-    found = scripts_in([line], workspace, workspace.root)
-    assert [str(path.relative_to(workspace.root)) for path in found if not path.exists()] == missing
+MISSING: list[tuple[str, list[str]]] = [
+    ("test -x tools/own && tools/own", ["tools/own"]),
+    ('[ -f "$CLAUDE_PROJECT_DIR/own.sh" ] && bash "$CLAUDE_PROJECT_DIR/own.sh"', ["own.sh"]),
+    ("./own --out dist/a.js", ["own"]),
+    ("mytool dist/a.js > dist/b.js", []),
+    ("bash ../own.sh", []),
+]
+
+
+def test_a_script_that_a_hook_would_run_if_it_were_there(workspace: Workspace) -> None:
+    for line, missing in MISSING:
+        found = scripts_in([line], workspace, workspace.root)
+        assert [str(path.relative_to(workspace.root)) for path in found if not path.exists()] == missing
 
 
 def test_the_scripts_of_hooks_are_found_behind_their_variable_and_in_an_open_quote(workspace: Workspace) -> None:
@@ -184,14 +150,14 @@ def test_the_scripts_of_hooks_are_found_behind_their_variable_and_in_an_open_quo
     assert named(below, workspace) == ["tools/gen.sh"]
 
 
-@pytest.mark.parametrize("more", [0, 1])
-def test_more_files_than_are_looked_at_are_told(more: int, tmp_path: Path) -> None:
-    names = [f"part{number}.sh" for number in range(MAX_FILES + more)]
+def test_more_files_than_are_looked_at_are_told(tmp_path: Path) -> None:
+    names = [f"part{number}.sh" for number in range(MAX_FILES + 1)]
     for name in names:
         (tmp_path / name).touch()
     workspace = Workspace(tmp_path)
-    seen = Approved(None, tmp_path).look(step(f"cat {' '.join(names)}", workspace), workspace)
-    assert len([change for change in seen.changes if "more than 300 files" in change.title]) == more
+    for files, told in ((names[1:], 0), (names, 1)):
+        seen = Approved(None, tmp_path).look(step(f"cat {' '.join(files)}", workspace), workspace)
+        assert len([change for change in seen.changes if "more than 300 files" in change.title]) == told
 
 
 @pytest.mark.parametrize(("size", "shown"), [(MAX_BYTES, True), (MAX_BYTES + 1, False)])
@@ -246,48 +212,47 @@ def test_where_nothing_can_be_written_what_was_allowed_counts_in_this_session(tm
     assert change.title == "go.sh has changed since"
 
 
-@pytest.mark.parametrize(("files", "end"), [(5, "f4."), (6, "f4 and 1 more.")])
-def test_five_changed_files_are_named(files: int, end: str) -> None:
-    assert FilesRunFirst((), tuple(Change(f"f{number} is new", "") for number in range(files))).reason.endswith(end)
+def test_five_changed_files_are_named() -> None:
+    for files, end in ((5, "f4."), (6, "f4 and 1 more.")):
+        changes = tuple(Change(f"f{number} is new", "") for number in range(files))
+        assert FilesRunFirst((), changes).reason.endswith(end)
 
 
-@pytest.mark.parametrize(
-    ("line", "build", "named_there"),
-    [
-        ("make", {"Makefile": "include $(wildcard mk/*.mk)\n"}, "mk/a.mk"),
-        ("make", {"Makefile": "x:\n\t$(PY) tools/x.py\n"}, "tools/x.py"),
-        ("sh sub/go.sh", {"sub/go.sh": "sh tools/x.sh\n"}, "tools/x.sh"),
-        ("make", {"Makefile": "x:\n\tsh mk/*\n"}, "mk/a.mk"),
-        ("python3 -m mod", {"mod.py": ""}, "json.py"),
-        ("python3 x.py", {"x.py": ""}, "json/__init__.py"),
-        ("Rake", {"Rakefile": ""}, "rakelib/a.rake"),
-        ("sh go.sh", {"go.sh": "./tool.xyz\n"}, "tool.xyz"),
-        ("npm run x", {"package.json": '{"scripts": {"x": "node ./scripts"}}'}, "scripts/index.js"),
-        ("cmake .", {"CMakeLists.txt": "add_subdirectory(sub)\n"}, "sub/CMakeLists.txt"),
-        ("gradle test", {"settings.gradle": "include 'sub'\n"}, "sub/build.gradle"),
-        ("gradle test", {"build.gradle": "apply from: 'more/b.gradle'\n"}, "more/b.gradle"),
-        ("rake", {"Rakefile": ""}, "rakelib/a.rake"),
-        ("bundle exec x", {"Gemfile": "eval_gemfile 'more/Gems'\n"}, "more/Gems"),
-        ("python3 -m pkg", {"pkg/__main__.py": ""}, "json.py"),
-        ("npm run x", {"package.json": '{"scripts": {"x": "node ./scripts/x"}}'}, "scripts/x.js"),
-        ("npm install", {"package.json": '{"workspaces": ["sub"]}'}, "sub/package.json"),
-        ("npm install", {"package.json": '{"workspaces": ["sub/*"]}'}, "sub/one/package.json"),
-        ("npm test", {"package.json": '{"test": "vitest run sub/**/*.spec.ts"}'}, "sub/vitest.config.ts"),
-        ("sh go.sh", {"go.sh": '. "$(dirname "$0")/tools/inc.sh"\n'}, "tools/inc.sh"),
-        ("sh go.sh", {"go.sh": 'bash "$PWD/tools/inc.sh"\n'}, "tools/inc.sh"),
-        ("npx -y @s/server", {"node_modules/@s/server/package.json": '{"bin": "i.js"}'}, "node_modules/@s/server/i.js"),
-        ("node .hidden", {}, ".hidden.js"),
-        ("sh new/../x.sh", {}, "x.sh"),
-    ],
-)
-def test_what_a_file_names_that_is_read_first_is_read_too(
-    line: str, build: dict[str, str], named_there: str, tmp_path: Path
-) -> None:
-    for name, text in {**build, named_there: "", "src/code.py": "", "mk/code.py": ""}.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    workspace = Workspace(tmp_path)
-    assert named(read_first(step(line, workspace), workspace), workspace) == sorted([*build, named_there])
+NAMED: list[tuple[str, dict[str, str], str]] = [
+    ("make", {"Makefile": "include $(wildcard mk/*.mk)\n"}, "mk/a.mk"),
+    ("make", {"Makefile": "x:\n\t$(PY) tools/x.py\n"}, "tools/x.py"),
+    ("sh sub/go.sh", {"sub/go.sh": "sh tools/x.sh\n"}, "tools/x.sh"),
+    ("make", {"Makefile": "x:\n\tsh mk/*\n"}, "mk/a.mk"),
+    ("python3 -m mod", {"mod.py": ""}, "json.py"),
+    ("python3 x.py", {"x.py": ""}, "json/__init__.py"),
+    ("Rake", {"Rakefile": ""}, "rakelib/a.rake"),
+    ("sh go.sh", {"go.sh": "./tool.xyz\n"}, "tool.xyz"),
+    ("npm run x", {"package.json": '{"scripts": {"x": "node ./scripts"}}'}, "scripts/index.js"),
+    ("cmake .", {"CMakeLists.txt": "add_subdirectory(sub)\n"}, "sub/CMakeLists.txt"),
+    ("gradle test", {"settings.gradle": "include 'sub'\n"}, "sub/build.gradle"),
+    ("gradle test", {"build.gradle": "apply from: 'more/b.gradle'\n"}, "more/b.gradle"),
+    ("rake", {"Rakefile": ""}, "rakelib/a.rake"),
+    ("bundle exec x", {"Gemfile": "eval_gemfile 'more/Gems'\n"}, "more/Gems"),
+    ("python3 -m pkg", {"pkg/__main__.py": ""}, "json.py"),
+    ("npm run x", {"package.json": '{"scripts": {"x": "node ./scripts/x"}}'}, "scripts/x.js"),
+    ("npm install", {"package.json": '{"workspaces": ["sub"]}'}, "sub/package.json"),
+    ("npm install", {"package.json": '{"workspaces": ["sub/*"]}'}, "sub/one/package.json"),
+    ("npm test", {"package.json": '{"test": "vitest run sub/**/*.spec.ts"}'}, "sub/vitest.config.ts"),
+    ("sh go.sh", {"go.sh": '. "$(dirname "$0")/tools/inc.sh"\n'}, "tools/inc.sh"),
+    ("sh go.sh", {"go.sh": 'bash "$PWD/tools/inc.sh"\n'}, "tools/inc.sh"),
+    ("npx -y @s/server", {"node_modules/@s/server/package.json": '{"bin": "i.js"}'}, "node_modules/@s/server/i.js"),
+    ("node .hidden", {}, ".hidden.js"),
+    ("sh new/../x.sh", {}, "x.sh"),
+]
+
+
+def test_what_a_file_names_that_is_read_first_is_read_too(tmp_path: Path) -> None:
+    for number, (line, build, named_there) in enumerate(NAMED):
+        workspace = Workspace(tmp_path / str(number))
+        for name, text in {**build, named_there: "", "src/code.py": "", "mk/code.py": ""}.items():
+            (workspace.root / name).parent.mkdir(parents=True, exist_ok=True)
+            (workspace.root / name).write_text(text)
+        assert named(read_first(step(line, workspace), workspace), workspace) == sorted([*build, named_there]), line
 
 
 def test_a_second_look_is_quick_and_sees_what_has_changed(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from tests.tools.gate.shell_lines import table
 from tests.tools.gate.test_permissions import READ, SHELL, WRITE, Person, call, outcome, run
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.settings.trust import MAX_RULE
 from tui_agent.tools.base import Access, Change, PermissionAnswer, PermissionQuestion, WorkspaceView
 from tui_agent.tools.gate.patterns import matches
 from tui_agent.tools.gate.permissions import PermissionGate
@@ -21,7 +21,6 @@ from tui_agent.tools.gate.rules import (
     OUTSIDE,
     UNRECORDED,
     Rule,
-    RuleError,
     allowing,
     catching,
     catching_line,
@@ -94,13 +93,12 @@ def store(tmp_path: Path, workspace: Workspace, entries: list[object]) -> Rememb
     return RememberedRules(path, workspace.root)
 
 
-@pytest.mark.parametrize(
-    "pattern", ["*a" * 14 + "b", "*a*" * 300 + "b", "?*" * 500 + "b", "*" * 2_000 + "b", "\\*a?" * 500, "a" * 4_000]
-)
-def test_no_pattern_takes_long(pattern: str) -> None:
-    began = time.thread_time()
-    assert not matches(pattern, "a" * 20_000)
-    assert time.thread_time() - began < 0.2
+def test_no_pattern_takes_long() -> None:
+    wild = ("*a" * 14 + "b", "*a*" * 300 + "b", "?*" * 500 + "b", "*" * 2_000 + "b", "\\*a?" * 500, "a" * 4_000)
+    for pattern in wild:
+        began = time.thread_time()
+        assert not matches(pattern, "a" * 20_000)
+        assert time.thread_time() - began < 0.2, pattern[:20]
 
 
 def test_a_hundred_times_the_rules_take_few_times_the_time() -> None:
@@ -115,51 +113,24 @@ def test_a_hundred_times_the_rules_take_few_times_the_time() -> None:
     assert seconds(500) < 40 * seconds(5)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "text", "expected"),
-    [
-        ("a*b", "ab", True),
-        ("a*b", "aXbXb", True),
-        ("a*b", "a", False),
-        ("*ab", "aab", True),
-        ("a*ab", "ab", False),
-        ("*?", "", False),
-        ("*??b", "xxb", True),
-        ("*??b", "xb", False),
-        ("a\\*", "a*", True),
-        ("a\\*", "ab", False),
-        ("a\\", "a\\", True),
-        ("*", "", True),
-        ("a*a", "a", False),
-        ("*a*a*", "aa", True),
-        ("x*\n*y", "x\n\ny", True),
-    ],
-)
-def test_patterns(pattern: str, text: str, expected: bool) -> None:
-    assert matches(pattern, text) is expected
+def test_patterns() -> None:
+    found = {"a*b": "ab aXbXb", "*ab": "aab", "*??b": "xxb", "a\\*": "a*", "a\\": "a\\", "*a*a*": "aa"}
+    not_found = {"a*b": "a", "a*ab": "ab", "*??b": "xb", "a\\*": "ab", "a*a": "a"}
+    assert [each for each in found if not all(matches(each, text) for text in found[each].split())] == []
+    assert [each for each in not_found if matches(each, not_found[each])] == []
+    assert matches("*", "")
+    assert not matches("*?", "")
+    assert matches("x*\n*y", "x\n\ny")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "idle"),
-    [
-        *((pattern, False) for pattern in ("git *", "git diff *", "git log --oneline *", "head -n *", "ls *", "cd *")),
-        *((pattern, False) for pattern in ("find *", "make test", "git push origin main", "npm test -- --watch")),
-        *((pattern, True) for pattern in ("git push *", "make *", "npm test *", "python3 *", "jq *", "sqlite3 *", "*")),
-        *(
-            (pattern, True)
-            for pattern in ("cmake -E *", "env *", "xargs *", "sh *", "sed -i *", "git diff --output=F *")
-        ),
-        *((pattern, True) for pattern in ("ls; rm x", "$X *", "a > b", "FOO=1 make", "te*")),
-    ],
-)
-def test_a_rule_that_is_too_wide_allows_nothing(pattern: str, idle: bool) -> None:
-    assert Rule("run_command", pattern).is_idle is idle
-    assert Rule("outside", pattern).is_idle is idle
+def test_a_rule_that_is_too_wide_allows_nothing() -> None:
+    for name, idle in (("idle", True), ("not idle", False)):
+        rules = [Rule(tool, pattern) for tool in ("run_command", "outside") for pattern in table(name)]
+        assert [rule.text for rule in rules if rule.is_idle is not idle] == []
 
 
-@pytest.mark.parametrize(
-    ("rule", "said"),
-    [
+def test_what_a_rule_allows_is_said() -> None:
+    told = [
         (Rule("run_command"), "every command"),
         (Rule("run_command", "git log *"), "git log with anything that is known to be harmless"),
         (Rule("run_command", "make test"), "the command make test"),
@@ -175,10 +146,8 @@ def test_a_rule_that_is_too_wide_allows_nothing(pattern: str, idle: bool) -> Non
         (Rule("fetch_url"), "every call of fetch_url"),
         (Rule("fetch_url", "https://a/*"), "fetch_url(https://a/*)"),
         (Rule("mcp__s__*"), "every call of mcp__s__*"),
-    ],
-)
-def test_what_a_rule_allows_is_said(rule: Rule, said: str) -> None:
-    assert rule.said == said
+    ]
+    assert [(rule, rule.said) for rule, _ in told] == told
 
 
 def test_what_an_older_version_remembered_is_used_where_it_is_not_too_wide(
@@ -547,39 +516,39 @@ async def test_what_changes_while_the_question_is_open_is_not_run(workspace: Wor
     assert (verdict.allowed, verdict.source) == (False, "changed")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "line", "caught"),
-    [
-        ("rm -rf", "rm -rf", True),
-        ("rm -rf", "rm -rf build", False),  # exactly these words
-        ("rm -rf *", "rm -rf build", True),
-        ("rm -rf *", "rm -rf", True),
-        ("rm -rf *", "rm -r build", False),
-        ("rm -rf", "xargs rm -rf build", True),  # what runs inside of another program may get more words
-        ("rm -rf", "find . -exec /bin/rm -rf {} +", True),
-        ("rm", "sh -c 'cd /; rm x'", True),
-        ("rm", "git commit -m 'rm of old files'", False),  # git is known here to run nothing
-        ("rm", "echo rm", False),
-        ("rm", "git frob 'rm x'", True),
-        ("rm", "/bin/rm x", False),
-        ("rm *", "/bin/rm x", True),
-        ("r? *", "rm x", True),
-        ("*", "ls", True),
-        ("", "ls", True),
-        ("rm *", "ls $(rm x)", True),  # the line cannot be read, and it mentions it
-        ("rm *", "ls $(cat x)", False),
-        ("rm *", "ls $(cat firm)", False),  # another word that ends so
-        ("git push *", "git status $(x)", False),  # one of its words alone
-        ("git push", "xargs echo git", False),
-        ("a | b", " a | b ", True),
-        (" ", "ls", False),
-        (" * ", "ls -l", True),
-        ("fir* *", "ls $(cat firm)", True),
-    ],
-)
-def test_what_a_deny_rule_catches(pattern: str, line: str, caught: bool) -> None:
-    rule = Rule("run_command", pattern)
-    assert catching_line([rule], line) == (rule if caught else None)
+CATCHING = [
+    ("rm -rf", "rm -rf", True),
+    ("rm -rf", "rm -rf build", False),  # exactly these words
+    ("rm -rf *", "rm -rf build", True),
+    ("rm -rf *", "rm -rf", True),
+    ("rm -rf *", "rm -r build", False),
+    ("rm -rf", "xargs rm -rf build", True),  # what runs inside of another program may get more words
+    ("rm -rf", "find . -exec /bin/rm -rf {} +", True),
+    ("rm", "sh -c 'cd /; rm x'", True),
+    ("rm", "git commit -m 'rm of old files'", False),  # git is known here to run nothing
+    ("rm", "echo rm", False),
+    ("rm", "git frob 'rm x'", True),
+    ("rm", "/bin/rm x", False),
+    ("rm *", "/bin/rm x", True),
+    ("r? *", "rm x", True),
+    ("*", "ls", True),
+    ("", "ls", True),
+    ("rm *", "ls $(rm x)", True),  # the line cannot be read, and it mentions it
+    ("rm *", "ls $(cat x)", False),
+    ("rm *", "ls $(cat firm)", False),  # another word that ends so
+    ("git push *", "git status $(x)", False),  # one of its words alone
+    ("git push", "xargs echo git", False),
+    ("a | b", " a | b ", True),
+    (" ", "ls", False),
+    (" * ", "ls -l", True),
+    ("fir* *", "ls $(cat firm)", True),
+]
+
+
+def test_what_a_deny_rule_catches() -> None:
+    for pattern, line, caught in CATCHING:
+        rule = Rule("run_command", pattern)
+        assert catching_line([rule], line) == (rule if caught else None), (pattern, line)
 
 
 def test_a_rule_reaches_what_it_names_and_no_guarded_file_otherwise(workspace: Workspace) -> None:
@@ -592,21 +561,7 @@ def test_a_rule_reaches_what_it_names_and_no_guarded_file_otherwise(workspace: W
     assert not any(Rule(name).names(name) for name in (OUTSIDE, UNRECORDED))
 
 
-def test_a_rule_has_at_most_4_200_characters() -> None:
-    assert len(Rule.read("x" * MAX_RULE).tool) == 4_200
-    with pytest.raises(RuleError):
-        Rule.read("x" * (MAX_RULE + 1))
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("xargs ls", "`xargs` runs what its arguments say"),
-        ("/usr/bin/env ls", "`/usr/bin/env` runs what its arguments say"),
-        ("timeout 5 ls", ""),
-        ("ls", ""),
-    ],
-)
-def test_which_lines_hide_commands(line: str, why: str) -> None:
-    assert hides_commands(line) == why
+def test_which_lines_hide_commands() -> None:
+    for line, why in {"xargs ls": "`xargs`", "/usr/bin/env ls": "`/usr/bin/env`", "timeout 5 ls": "", "ls": ""}.items():
+        assert hides_commands(line) == (why and f"{why} runs what its arguments say")
     assert hides_commands("ls $(cat x)")

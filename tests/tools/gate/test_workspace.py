@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tools.gate.shell_lines import table
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.guarded import guards
 from tui_agent.tools.gate.workspace import Workspace, access_to, shown
@@ -60,13 +61,10 @@ def test_hostile_text_is_a_path_or_a_plain_refusal(text: str) -> None:
     shown(str(real)).encode()
 
 
-@pytest.mark.parametrize("path", ["", "a\0b", "\ud800", "a\udcff", "x" * 300, "y/" * 3_000])
-def test_text_that_cannot_be_a_path_is_refused(path: str, tmp_path: Path) -> None:
-    with pytest.raises(ToolFailure):
-        Workspace(tmp_path).resolve(path)
-
-
-def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
+def test_text_that_cannot_be_a_path_is_refused(tmp_path: Path) -> None:
+    for path in ("", "a\0b", "\ud800", "a\udcff", "x" * 300, "y/" * 3_000):
+        with pytest.raises(ToolFailure):
+            Workspace(tmp_path).resolve(path)
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(ToolFailure, match="circle"):
@@ -111,59 +109,18 @@ def test_an_artifact_path_cannot_leave_the_session_by_a_link(tmp_path: Path) -> 
     assert not access.own
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        ".git/config",
-        "sub/.GIT/hooks/pre-commit",
-        ".agents/config.json",
-        "AGENTS.md",
-        "deep/down/claude.MD",
-        "gemini.md",
-        ".g\u200cit/config",
-        ".git./config",
-        "rules.md",
-        "innocent/config",
-        ".bashrc",
-        ".SSH/authorized_keys",
-        "sub/.envrc",
-        ".github/workflows/x.yml",
-        ".config/git/config",
-        ".mcp.json",
-        ".husky/pre-commit",
-        ".gitmodules",
-        # Other forms of a name that begins with a dot, and of a tool's configuration.
-        *(".envrc.local", "sub/.zshrc.local", ".tmux.conf.local", ".npmrc.user", ".pdbrc.py", ".bashrc.d/x"),
-        *(".gptme.toml", "lefthook-local.jsonc", "mise.local.toml", "lint-staged.config.mjs", ".gitlab-ci.yaml"),
-        *(
-            ".shadowenv.d/x",
-            ".mise.development.toml",
-            "mise/config.toml",
-            "sub/.vimspector.json",
-            "rust-toolchain.toml",
-        ),
-    ],
-)
-def test_guarded_places(path: str, tmp_path: Path) -> None:
+def test_guarded_places_at_every_depth_and_behind_links_and_no_others(tmp_path: Path) -> None:
     (tmp_path / "CLAUDE.md").symlink_to("rules.md")
     (tmp_path / ".git").mkdir()
     (tmp_path / "innocent").symlink_to(".git")
     workspace = Workspace(tmp_path)
-    assert access_to(workspace, path, "write").guarded
-    assert not access_to(workspace, path, "read").guarded
 
+    def is_guarded(path: str) -> bool:
+        assert not access_to(workspace, path, "read").guarded
+        return access_to(workspace, path, "write").guarded
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("a.py", ".gitignore", ".github/x.yml", "AGENTS.md.txt", "git/x", "Makefile", ".env.local", "settings.json"),
-        *("opencode/x", "crush.ts", "mise.py", "lefthook", "locales/hk.json", "profile.local.py", ".eslintrc.json"),
-        *("mise/x", "rust-toolchain.rs", "renovate.py", "husky.test.ts", "src/startup.mjs", ".rubocop.yml"),
-        *("forge.config.js", "conductor.py", "wt.toml", ".direnv/state", "app.rc", "python-version", "jupyter.py"),
-    ],
-)
-def test_unguarded_places(path: str, tmp_path: Path) -> None:
-    assert not access_to(Workspace(tmp_path), path, "write").guarded
+    assert [path for path in (*table("guarded"), ".g\u200cit/config") if not is_guarded(path)] == []
+    assert [path for path in table("unguarded") if is_guarded(path)] == []
 
 
 def test_a_name_that_no_file_can_have_takes_no_time() -> None:
