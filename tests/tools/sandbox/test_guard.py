@@ -151,21 +151,20 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(".envrc", ".vscode/tasks.json", ".devcontainer/devcontainer.json", ".zed/tasks.json", ".cargo/config"),
-        *(".gdbinit", ".pdbrc", "lefthook.yml", "mise.toml", ".justfile", "my.code-workspace", ".GitHub/Workflows/x"),
-        *("CLAUDE.md", ".git/hooks/pre-commit", ".git/config.worktree", ".git/info/attributes", ".hg/hgrc"),
-        *(".git/remotes/origin", ".git/branches/origin", ".git/lazygit.yml", ".lazygit.yml", ".sops.yaml"),
-        *(".direnv/flake-profile-1.rc", ".config/wt.toml", "jupyter_server_config.py", ".tui-agent/config.json"),
-        *(".ropeproject/config.py", ".python-version", "commitlint.config.js", "forge.yaml", ".trunk/trunk.yaml"),
-        *("buildServer.json", ".lsp/config.edn", ".github/lsp.json", "bin/hermit.hcl", "global.json", ".mux/init"),
-        *(".repo/repo/main.py", ".gclient", "matplotlibrc", ".taskmaster/config.json", "jupytext.py", ".dvc/config"),
-        *(".ruby-version", ".miserc.toml", "erlang_ls.config", ".tangled/workflows/x.yml", "CODEOWNERS", "codex.md"),
-    ],
+RUN_BY_TOOLS = (
+    *(".envrc", ".vscode/tasks.json", ".devcontainer/devcontainer.json", ".zed/tasks.json", ".cargo/config"),
+    *(".gdbinit", ".pdbrc", "lefthook.yml", "mise.toml", ".justfile", "my.code-workspace", ".GitHub/Workflows/x"),
+    *("CLAUDE.md", ".git/hooks/pre-commit", ".git/config.worktree", ".git/info/attributes", ".hg/hgrc"),
+    *(".git/remotes/origin", ".git/branches/origin", ".git/lazygit.yml", ".lazygit.yml", ".sops.yaml"),
+    *(".direnv/flake-profile-1.rc", ".config/wt.toml", "jupyter_server_config.py", ".tui-agent/config.json"),
+    *(".ropeproject/config.py", ".python-version", "commitlint.config.js", "forge.yaml", ".trunk/trunk.yaml"),
+    *("buildServer.json", ".lsp/config.edn", ".github/lsp.json", "bin/hermit.hcl", "global.json", ".mux/init"),
+    *(".repo/repo/main.py", ".gclient", "matplotlibrc", ".taskmaster/config.json", "jupytext.py", ".dvc/config"),
+    *(".ruby-version", ".miserc.toml", "erlang_ls.config", ".tangled/workflows/x.yml", "CODEOWNERS", "codex.md"),
 )
-def test_what_a_tool_runs_by_itself_goes_at_every_depth(tmp_path: Path, name: str) -> None:
+
+
+def test_what_a_tool_runs_by_itself_goes_at_every_depth(tmp_path: Path) -> None:
     project = tmp_path / "project"
     places = [project, project / "a" / "deep" / "folder", project / "nested"]
     for place in places:
@@ -173,13 +172,14 @@ def test_what_a_tool_runs_by_itself_goes_at_every_depth(tmp_path: Path, name: st
         git(place, "init", "-q")
     before = tree(project)
     guard = Guard(FINDER, [project], frozen=False)
-    for place in places:
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text("evil")
-        (place / "Makefile").write_text("all: # the project's own\n")
-    assert len(guard.take_back(tmp_path / "aside")) == len(places)
-    left = {path for path, _ in tree(project).items() ^ before.items()}
-    assert {Path(path).name for path in left if Path(path).is_file()} == {"Makefile"}
+    for number, name in enumerate(RUN_BY_TOOLS):
+        for place in places:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_text("evil")
+            (place / "Makefile").write_text("all: # the project's own\n")
+        assert len(guard.take_back(tmp_path / "aside" / str(number))) == len(places), name
+        left = {path for path, _ in tree(project).items() ^ before.items()}
+        assert {Path(path).name for path in left if Path(path).is_file()} == {"Makefile"}, name
 
 
 def test_what_a_tool_runs_by_itself_and_is_there_comes_back_at_every_depth(tmp_path: Path) -> None:
@@ -403,15 +403,16 @@ def bare(place: Path, config: str = EVIL) -> None:
     (place / "config").write_text(config)
 
 
-@pytest.mark.parametrize("name", ["objects/r", "lfs/r", "logs/r", "refs/r"])
-def test_a_repository_among_gits_own_files_goes(tmp_path: Path, name: str) -> None:
+def test_a_repository_among_gits_own_files_goes(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "project")
     guard = Guard(FINDER, [project := tmp_path / "project"], frozen=False)
-    inside = project / ".git" / name
-    git(project, "init", "-q", str(inside))
+    inside = [project / ".git" / name / "r" for name in ("objects", "lfs", "logs", "refs")]
+    for place in inside:
+        git(project, "init", "-q", str(place))
     assert guard.take_back(tmp_path / "aside") == []
-    git(inside, "config", "core.fsmonitor", "evil")
-    assert guard.take_back(tmp_path / "aside") == [inside / ".git"]
+    for place in inside:
+        git(place, "config", "core.fsmonitor", "evil")
+    assert sorted(guard.take_back(tmp_path / "aside")) == sorted(place / ".git" for place in inside)
 
 
 def test_a_folder_that_becomes_a_repository_keeps_what_is_the_users(tmp_path: Path) -> None:

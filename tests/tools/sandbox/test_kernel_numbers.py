@@ -18,7 +18,7 @@ from tui_agent.tools.sandbox.sandbox import mechanism
 from tui_agent.tools.sandbox.system_calls import LandlockOnly, command_filter
 
 HEADERS = Path("/usr/include")
-READ = (
+INCLUDED = (
     "linux/sched.h linux/mount.h linux/prctl.h linux/landlock.h linux/seccomp.h linux/fcntl.h linux/audit.h linux/fs.h "
     "linux/capability.h linux/bpf_common.h linux/openat2.h linux/net.h linux/inotify.h linux/elf-em.h "
     "asm-generic/fcntl.h asm-generic/ioctls.h asm-generic/unistd.h linux/ioctl.h linux/fiemap.h"
@@ -33,7 +33,7 @@ on_this_machine = pytest.mark.skipif(kernel.machine() != "x86_64", reason="the n
 def defined() -> dict[str, int]:
     """What the headers define as a number, or as an expression of others."""
     texts: dict[str, str] = {}
-    for name in READ.split():
+    for name in INCLUDED.split():
         if (path := HEADERS / name).exists():
             for line in re.sub(r"/\*.*?\*/|\\\n", "", path.read_text(), flags=re.DOTALL).split("\n"):
                 if found := re.match(r"\s*#\s*define\s+(\w+)\s+(\S.*)", line):
@@ -122,100 +122,94 @@ def decide(program: bytes, number: int, *arguments: int, architecture: int = 0xC
 
 NAMESPACES = (0x0002_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000)
 CHMOD, OPEN, OPENAT, CREAT, IOCTL, FCNTL, SOCKET, SOCKETPAIR, CLONE, UNSHARE = 90, 2, 257, 85, 16, 72, 41, 53, 56, 272
-CALLS: list[tuple[tuple[int, ...], int, int, int]] = [
-    # the call with its arguments; decided with all layers, with Landlock 2 alone, and with Landlock 7 alone
-    ((0,), 0, 0, 0),  # read
-    ((39,), 0, 0, 0),  # getpid
-    ((425,), errno.EPERM, errno.EPERM, errno.EPERM),  # io_uring_setup
-    ((165,), errno.EPERM, errno.EPERM, errno.EPERM),  # mount
-    ((161,), errno.EPERM, errno.EPERM, errno.EPERM),  # chroot
-    ((435,), errno.ENOSYS, errno.ENOSYS, errno.ENOSYS),  # clone3
-    ((437,), errno.ENOSYS, errno.ENOSYS, errno.ENOSYS),  # openat2
-    ((0x4000_0000,), errno.ENOSYS, errno.ENOSYS, errno.ENOSYS),  # a call of the x32 ABI
-    ((CLONE, 0x11), 0, 0, 0),
-    *(((CLONE, flag), errno.EPERM, errno.EPERM, errno.EPERM) for flag in NAMESPACES),
-    *(((UNSHARE, flag), errno.EPERM, errno.EPERM, errno.EPERM) for flag in (*NAMESPACES, 0x80)),
-    ((UNSHARE, 0x400), 0, 0, 0),
-    ((SOCKET, 2), 0, 0, 0),
-    ((SOCKET, 10), 0, 0, 0),
-    ((SOCKET, 16), 0, 0, 0),
-    ((SOCKET, 1), errno.EPERM, errno.EPERM, errno.EPERM),
-    ((SOCKET, 40), errno.EPERM, errno.EPERM, errno.EPERM),
-    ((SOCKETPAIR, 1, 1), 0, 0, 0),
-    ((SOCKETPAIR, 1, 5), 0, 0, 0),
-    ((SOCKETPAIR, 1, 2), errno.EPERM, errno.EPERM, errno.EPERM),
-    ((SOCKETPAIR, 1, 3 | 0o4000), errno.EPERM, errno.EPERM, errno.EPERM),
-    ((IOCTL, 0, 0x5401), 0, 0, 0),
-    ((IOCTL, 0, 0x5412), errno.EPERM, errno.EPERM, errno.EPERM),  # typing into the terminal
-    ((IOCTL, 0, 0x541C), errno.EPERM, errno.EPERM, errno.EPERM),
-    ((IOCTL, 0, 0x4008_6602), 0, errno.ENOTTY, errno.ENOTTY),  # a file's flags
-    ((IOCTL, 0, 0x4004_9409), 0, 0, 0),  # a clone of a file
-    ((IOCTL, 0, 0x4020_940D), 0, 0, 0),
-    ((IOCTL, 0, 0xC018_9436), 0, 0, 0),
-    ((IOCTL, 0, 0x8008_6601), 0, 0, 0),
-    ((IOCTL, 0, 0x801C_581F), 0, 0, 0),
-    ((IOCTL, 0, 0xC020_660B), 0, 0, 0),
-    *(
-        ((IOCTL, 0, 0x5000_00FF | kind << 8), 0, errno.ENOTTY, errno.ENOTTY)
-        for kind in (0x58, 0x66, 0x6E, 0x72, 0x76, 0x94, 0x97, 0xBC, 0xF5)
-    ),
-    ((FCNTL, 0, 3), 0, 0, 0),
-    ((FCNTL, 0, 1024), errno.EPERM, errno.EPERM, errno.EPERM),
-    ((FCNTL, 0, 1026), errno.EPERM, errno.EPERM, errno.EPERM),
-    *(((FCNTL, 0, owner), 0, errno.EPERM, 0) for owner in (8, 10, 15)),
-    ((CHMOD, 0, 0o644), 0, -1, -1),
-    ((CHMOD, 0, 0o4755), errno.EPERM, errno.EPERM, errno.EPERM),
-    ((268, 0, 0, 0o4755), errno.EPERM, errno.EPERM, errno.EPERM),  # fchmodat
-    ((CREAT, 0, 0o4755), errno.EPERM, errno.EPERM, errno.EPERM),
-    ((CREAT, 0, 0o755), 0, 0, 0),
-    ((OPEN, 0, 0o100, 0o4755), errno.EPERM, errno.EPERM, errno.EPERM),
-    ((OPEN, 0, 0, 0o4755), 0, 0, 0),  # opens what is there: the mode means nothing
-    ((OPENAT, 0, 0, 0o100, 0o4755), errno.EPERM, errno.EPERM, errno.EPERM),
-    ((OPENAT, 0, 0, 0o100, 0o755), 0, 0, 0),
-    ((OPENAT, 0, 0, 0o1000), 0, errno.EPERM, 0),  # truncates without being open for writing
-    ((OPENAT, 0, 0, 0o1001), 0, 0, 0),
-    ((OPEN, 0, 0o1002), 0, 0, 0),
-    ((92, 0), 0, -1, -1),  # chown
-    ((76,), 0, -1, 0),  # truncate
-    ((463,), 0, errno.ENOSYS, errno.ENOSYS),  # setxattrat
-    ((29,), 0, errno.EPERM, errno.EPERM),  # shmget
-    ((141, 0, 0), 0, -1, -1),  # setpriority
-    ((251, 0, 0), 0, -1, -1),  # ioprio_set
-    ((203, 0), 0, 0, 0),  # sched_setaffinity of itself
-    ((203, 7), 0, -1, -1),
-    ((62, 7), 0, -1, 0),  # kill
-    ((62, 0), 0, 0, 0),
-    ((434, 7), 0, -1, 0),  # pidfd_open
-    ((424, 7), 0, errno.EPERM, 0),  # pidfd_send_signal
-]
+READ, GETPID, IO_URING_SETUP, MOUNT, CHROOT, CLONE3, OPENAT2, X32, FCHMODAT = (
+    0,
+    39,
+    425,
+    165,
+    161,
+    435,
+    437,
+    1 << 30,
+    268,
+)
+CHOWN, TRUNCATE, SETXATTRAT, SHMGET, SETPRIORITY, IOPRIO_SET, SCHED_SETAFFINITY = 92, 76, 463, 29, 141, 251, 203
+KILL, PIDFD_OPEN, PIDFD_SEND_SIGNAL = 62, 434, 424
+P, T, N = errno.EPERM, errno.ENOTTY, errno.ENOSYS
+CALLS: dict[tuple[int, int, int], list[tuple[int, ...]]] = {
+    # What is decided with all layers, with Landlock 2 alone, and with Landlock 7 alone: calls with their arguments
+    (0, 0, 0): [
+        *((READ,), (GETPID,), (CLONE, 0x11), (UNSHARE, 0x400), (SOCKET, 2), (SOCKET, 10), (SOCKET, 16)),
+        *((SOCKETPAIR, 1, 1), (SOCKETPAIR, 1, 5), (FCNTL, 0, 3), (CREAT, 0, 0o755), (OPENAT, 0, 0, 0o100, 0o755)),
+        (OPEN, 0, 0, 0o4755),  # opens what is there: the mode means nothing
+        *((OPENAT, 0, 0, 0o1001), (OPEN, 0, 0o1002), (KILL, 0), (SCHED_SETAFFINITY, 0)),
+        # Among them the clone of a file
+        *((IOCTL, 0, request) for request in (0x5401, 0x4004_9409, 0x4020_940D, 0xC018_9436)),
+        *((IOCTL, 0, request) for request in (0x8008_6601, 0x801C_581F, 0xC020_660B)),
+    ],
+    (P, P, P): [
+        *((IO_URING_SETUP,), (MOUNT,), (CHROOT,), (SOCKET, 1), (SOCKET, 40), (SOCKETPAIR, 1, 2), (CREAT, 0, 0o4755)),
+        *((call, flag) for call in (CLONE, UNSHARE) for flag in NAMESPACES),
+        *((UNSHARE, 0x80), (SOCKETPAIR, 1, 3 | 0o4000), (FCNTL, 0, 1024), (FCNTL, 0, 1026), (CHMOD, 0, 0o4755)),
+        *((IOCTL, 0, 0x5412), (IOCTL, 0, 0x541C)),  # typing into the terminal
+        *((FCHMODAT, 0, 0, 0o4755), (OPEN, 0, 0o100, 0o4755), (OPENAT, 0, 0, 0o100, 0o4755)),
+    ],
+    (N, N, N): [(CLONE3,), (OPENAT2,), (X32,)],
+    (0, N, N): [(SETXATTRAT,)],
+    # A file's flags, and whatever else a file system may understand
+    (0, T, T): [
+        (IOCTL, 0, 0x4008_6602),
+        *((IOCTL, 0, 0x5000_00FF | kind << 8) for kind in (0x58, 0x66, 0x6E, 0x72, 0x76, 0x94, 0x97, 0xBC, 0xF5)),
+    ],
+    (0, P, P): [(SHMGET,)],
+    # The last truncates without being open for writing.
+    (0, P, 0): [(PIDFD_SEND_SIGNAL, 7), *((FCNTL, 0, owner) for owner in (8, 10, 15)), (OPENAT, 0, 0, 0o1000)],
+    (0, -1, -1): [(CHMOD, 0, 0o644), (CHOWN, 0), (SETPRIORITY, 0, 0), (IOPRIO_SET, 0, 0), (SCHED_SETAFFINITY, 7)],
+    (0, -1, 0): [(TRUNCATE,), (KILL, 7), (PIDFD_OPEN, 7)],
+}
 
 
 @on_this_machine
-@pytest.mark.parametrize(("call", "layers", "old", "new"), CALLS)
-def test_the_filter_decides(call: tuple[int, ...], layers: int, old: int, new: int) -> None:
+def test_the_filter_decides() -> None:
     families = (2, 10, 16)
-    programs = [
-        command_filter(families),
-        command_filter(families, LandlockOnly(2)),
-        command_filter(families, LandlockOnly(7)),
-    ]
-    assert [decide(program, *call) for program in programs] == [layers, old, new]
-    assert decide(programs[0], *call, architecture=0x4000_0003) == errno.ENOSYS  # a program of 32 bits
+    programs = [command_filter(families), *(command_filter(families, LandlockOnly(version)) for version in (2, 7))]
+    for decided, calls in CALLS.items():
+        for call in calls:
+            assert tuple(decide(program, *call) for program in programs) == decided, call
+            assert decide(programs[0], *call, architecture=0x4000_0003) == errno.ENOSYS  # a program of 32 bits
 
 
 @on_this_machine
 def test_without_a_supervisor_what_it_would_answer_is_refused() -> None:
     asked = command_filter((), LandlockOnly(2, supervised=False))
-    assert {decide(asked, *call) for call, _, old, _ in CALLS if old == -1} == {errno.EPERM}
+    assert {decide(asked, *call) for decided, calls in CALLS.items() if decided[1] == -1 for call in calls} == {
+        errno.EPERM
+    }
     assert decide(asked, SOCKET, 2) == errno.EPERM
     for version, truncates, kills in ((2, -1, -1), (3, 0, -1), (5, 0, -1), (6, 0, 0)):
         alone = command_filter((), LandlockOnly(version))
         assert (decide(alone, 76), decide(alone, 62, 7)) == (truncates, kills)
 
 
-@pytest.mark.parametrize(
-    ("version", "network", "files", "ports", "scopes"),
-    [
+def test_what_each_version_of_landlock_restricts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+    allowed: dict[str, int] = {}
+
+    def allow(rules: int, place: int, rights: int) -> None:
+        allowed[os.readlink(f"/proc/self/fd/{place}").removeprefix(here)] = rights  # noqa: PTH115 - as text
+
+    def made(*given: int) -> int:
+        asked.append(given)
+        return 99
+
+    monkeypatch.setattr(kernel, "landlock_ruleset", made)
+    monkeypatch.setattr(kernel, "landlock_allow", allow)
+    (tmp_path / "file").touch()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    here = str(tmp_path)
+    readable, writable = [f"{here}/in", f"{here}/missing"], [f"{here}/out", f"{here}/file"]
+    for version, network, files, ports, scopes in (
         (1, False, 0x1FFF, 0, 0),
         (2, False, 0x3FFF, 0, 0),
         (3, False, 0x7FFF, 0, 0),
@@ -224,39 +218,14 @@ def test_without_a_supervisor_what_it_would_answer_is_refused() -> None:
         (5, False, 0xFFFF, 3, 0),
         (6, False, 0xFFFF, 3, 3),
         (7, True, 0xFFFF, 0, 3),
-    ],
-)
-def test_what_each_version_of_landlock_restricts(
-    version: int, network: bool, files: int, ports: int, scopes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[int, ...]] = []
-    allowed: dict[str, int] = {}
-    (tmp_path / "file").touch()
-
-    def made(*given: int) -> int:
-        asked.append(given)
-        return 99
-
-    monkeypatch.setattr(kernel, "landlock_ruleset", made)
-    monkeypatch.setattr(
-        kernel,
-        "landlock_allow",
-        lambda rules, place, rights: allowed.setdefault(Path(f"/proc/self/fd/{place}").readlink().as_posix(), rights),
-    )
-    (tmp_path / "in").mkdir()
-    (tmp_path / "out").mkdir()
-    here = str(tmp_path)
-    readable, writable = [f"{here}/in", f"{here}/missing"], [f"{here}/out", f"{here}/file"]
-    assert landlock.ruleset(readable, writable, version, listed=[here], network=network) == 99
-    assert asked == [(files, ports, scopes, version)]
-    of_files = files & 0xC007
-    assert {name.removeprefix(here): rights for name, rights in allowed.items() if name.startswith(here)} == {
-        "": 0x8,
-        "/in": 0xD,
-        "/out": files,
-        "/file": of_files,
-    }
-    assert allowed["/dev/null"] == of_files & ~1
+    ):
+        allowed.clear()
+        assert landlock.ruleset(readable, writable, version, listed=[here], network=network) == 99
+        assert asked.pop() == (files, ports, scopes, version)
+        of_files = files & 0xC007
+        ours = {name: allowed[name] for name in ("", "/in", "/out", "/file", "/dev/null")}
+        assert ours == {"": 0x8, "/in": 0xD, "/out": files, "/file": of_files, "/dev/null": of_files & ~1}
+        assert "/missing" not in allowed
 
 
 def test_what_is_beside_a_hidden_path_is_named(tmp_path: Path) -> None:

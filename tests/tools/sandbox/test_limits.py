@@ -57,60 +57,54 @@ async def place(outside: Outside, request: pytest.FixtureRequest) -> AsyncIterat
     found.sandbox.close()
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "cat .env",
-        "cat sub/.env",
-        "cat keys/deep/id",
-        "grep -r '' .",
-        "mkdir n; mv sub/.env n; cat n/.env; mv n moved; cat moved/.env sub/a.pem",
-        "mv .env shown; cat shown",
-        "ln .env shown; cat shown; ln -s sub/a.pem l; cat l",
-        "cp -r . /tmp/copy; grep -r '' /tmp/copy",
-        "python3 -c \"print(open('.env').read())\"",
-        "tar cf - . | tar xOf -",
-    ],
+HIDDEN = (
+    "cat .env",
+    "cat sub/.env",
+    "cat keys/deep/id",
+    "grep -r '' .",
+    "mkdir n; mv sub/.env n; cat n/.env; mv n moved; cat moved/.env sub/a.pem",
+    "mv .env shown; cat shown",
+    "ln .env shown; cat shown; ln -s sub/a.pem l; cat l",
+    "cp -r . /tmp/copy; grep -r '' /tmp/copy",
+    "python3 -c \"print(open('.env').read())\"",
+    "tar cf - . | tar xOf -",
 )
-async def test_it_is_hidden(place: Place, line: str) -> None:
-    text = await place.run(f"{line} 2>&1; echo done")
-    assert "SECRET" not in text
-    assert "done" in text
-    assert ("a rule of the user hides" in text) == any(name in line for name in (".env", ".pem", "keys"))
-    assert (place.project / "sub" / ".env").read_text() == "SECRET\n"
 
 
-async def test_all_else_goes_on(place: Place) -> None:
+async def test_it_is_hidden_and_all_else_goes_on(place: Place) -> None:
     assert place.sandbox.isolates
+    for line in HIDDEN:
+        text = await place.run(f"{line} 2>&1; echo done")
+        assert "SECRET" not in text, line
+        assert "done" in text
+        assert ("a rule of the user hides" in text) == any(name in line for name in (".env", ".pem", "keys")), line
+        assert [(place.project / name).read_text() for name in (".env", "sub/.env")] == ["SECRET\n"] * 2
     assert "other" in await place.run("cat other.txt; echo new > made.txt; mkdir -p a/b; rm -r a; cat made.txt")
-    assert (place.project / ".env").read_text() == "SECRET\n"
-
-
-async def test_what_the_user_allowed_to_read_is_shown(place: Place) -> None:
-    text = await place.run("cat .env; cat sub/a.pem", reads=[".env"])
+    text = await place.run("cat .env; cat sub/a.pem", reads=[".env"])  # what the user allowed to read
     assert text.count("SECRET") == 1
     assert "/project/sub/a.pem. If" in text
     assert "/project/.env" not in text
+    await place.run("echo kept > later.txt")
+    (place.project / "later").mkdir()
+    (place.project / "later" / ".env").write_text("SECRET\n")
+    assert "SECRET" not in await place.run("cat later/.env")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+async def test_what_may_not_be_changed_is_read_only(place: Place) -> None:
+    before = {path: path.read_bytes() for path in place.project.rglob("*") if path.is_file()}
+    for line in (
         "echo x > fixed.txt",
         "rm fixed.txt",
         "mv sub other",
         "sed -i s/o/x/ done/old.sql",
         "touch done/new.sql",
         "rm -r done",
-    ],
-)
-async def test_what_may_not_be_changed_is_read_only(place: Place, line: str) -> None:
-    before = {path: path.read_bytes() for path in place.project.rglob("*") if path.is_file()}
-    text = await place.run(f"cat fixed.txt sub/fixed.txt done/old.sql && {line}")
-    assert text.count("other") >= 3
-    assert "Read-only" in text or "busy" in text
-    assert "a rule of the user keeps these from being changed" in text
-    assert {path: path.read_bytes() for path in place.project.rglob("*") if path.is_file()} == before
+    ):
+        text = await place.run(f"cat fixed.txt sub/fixed.txt done/old.sql && {line}")
+        assert text.count("other") >= 3, line
+        assert "Read-only" in text or "busy" in text, line
+        assert "a rule of the user keeps these from being changed" in text, line
+        assert {path: path.read_bytes() for path in place.project.rglob("*") if path.is_file()} == before, line
 
 
 @pytest.mark.skipif("namespaces" not in kinds(), reason="no namespaces here")
@@ -140,13 +134,6 @@ async def test_a_rule_about_all_files_leaves_git_at_work(outside: Outside) -> No
     assert not [path for path in found.limited if "/.git/" in f"{path}/"]
     assert str(outside.project / "sub") in found.limited
     assert str(outside.project / "sub/.env") not in found.limited
-
-
-async def test_what_comes_later_is_hidden_too(place: Place) -> None:
-    await place.run("echo kept > later.txt")
-    (place.project / "later").mkdir()
-    (place.project / "later" / ".env").write_text("SECRET\n")
-    assert "SECRET" not in await place.run("cat later/.env")
 
 
 @pytest.mark.skipif("namespaces" not in kinds(), reason="no namespaces here")
@@ -185,9 +172,14 @@ def test_landlock_alone_cannot_hide_so_commands_are_asked_about(outside: Outside
     assert Sandbox("auto", outside.places, limits=LIMITS[3:], offered=mechanism).isolates
 
 
-@pytest.mark.parametrize(
-    ("line", "rule"),
-    [
+async def never(question: PermissionQuestion) -> PermissionAnswer:
+    raise AssertionError(question.reason)
+
+
+async def test_without_a_sandbox_it_is_refused(tmp_path: Path) -> None:
+    place_files(tmp_path)
+    (tmp_path / "link").symlink_to("sub/a.pem")
+    for line, rule in (
         ("cat .env", RULES[0]),
         ("cd sub && head -1 .env", RULES[0]),
         ("cd sub/../keys/deep && head -1 id", RULES[1]),
@@ -198,19 +190,12 @@ def test_landlock_alone_cannot_hide_so_commands_are_asked_about(outside: Outside
         ("cat other.txt", ""),
         ("cat .envrc", ""),
         ("echo .env.sample", ""),
-    ],
-)
-async def test_without_a_sandbox_it_is_refused(line: str, rule: str, tmp_path: Path) -> None:
-    async def never(question: PermissionQuestion) -> PermissionAnswer:
-        raise AssertionError(question.reason)
-
-    place_files(tmp_path)
-    (tmp_path / "link").symlink_to("sub/a.pem")
-    for mode in ("auto", "allow"):
-        gate = PermissionGate(mode, Workspace(tmp_path), deny=RULES)
-        call = ToolCall("1", "run_command", json.dumps({"command": line}))
-        verdict = await gate.check(RunCommand(), call, never)
-        assert (verdict.allowed, verdict.rule) == (not rule, rule)
+    ):
+        for mode in ("auto", "allow"):
+            gate = PermissionGate(mode, Workspace(tmp_path), deny=RULES)
+            call = ToolCall("1", "run_command", json.dumps({"command": line}))
+            verdict = await gate.check(RunCommand(), call, never)
+            assert (verdict.allowed, verdict.rule) == (not rule, rule), line
 
 
 async def test_an_ask_rule_asks(outside: Outside) -> None:
@@ -230,37 +215,29 @@ async def test_an_ask_rule_asks(outside: Outside) -> None:
 
 
 async def test_a_path_that_a_command_asks_to_read_is_refused(tmp_path: Path) -> None:
-    async def never(question: PermissionQuestion) -> PermissionAnswer:
-        raise AssertionError(question.reason)
-
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / ".env").write_text("SECRET\n")
-    (tmp_path / "project").mkdir()
+    other = tmp_path / "other/.env"
+    for folder in (other.parent, tmp_path / "project"):
+        folder.mkdir()
+    other.write_text("SECRET\n")
     gate = PermissionGate("auto", Workspace(tmp_path / "project"), deny=RULES)
-    arguments = json.dumps({"command": f"cat {other}/.env", "reads": [str(other / ".env")]})
+    arguments = json.dumps({"command": f"cat {other}", "reads": [str(other)]})
     verdict = await gate.check(RunCommand(), ToolCall("1", "run_command", arguments), never)
     assert (verdict.allowed, verdict.rule) == (False, RULES[0])
 
 
-@pytest.mark.parametrize(
-    ("path", "rule"),
-    [(".env", RULES[0]), ("sub/.env", RULES[0]), ("keys", RULES[1]), ("keys/deep", RULES[1]), ("sub", ""), (".", "")],
-)
-async def test_what_may_not_be_read_is_not_searched(path: str, rule: str, tmp_path: Path) -> None:
-    async def never(question: PermissionQuestion) -> PermissionAnswer:
-        raise AssertionError(question.reason)
-
+async def test_what_may_not_be_read_is_not_searched(tmp_path: Path) -> None:
     place_files(tmp_path)
     workspace = Workspace(tmp_path)
     gate = PermissionGate("auto", workspace, deny=RULES)
-    tool, arguments = Grep(gate.limits), json.dumps({"pattern": "SECRET|other", "path": path})
-    verdict = await gate.check(tool, ToolCall("1", "grep", arguments), never)
-    assert (verdict.allowed, verdict.rule) == (not rule, rule)
-    if verdict.allowed:
-        text = (await tool.run(arguments, Call(workspace, verdict.accesses, tmp_path))).text
-        assert "SECRET" not in text
-        assert "sub/fixed.txt" in text
-        arguments = json.dumps({"pattern": "SECRET", "path": path})
-        nothing = (await tool.run(arguments, Call(workspace, verdict.accesses, tmp_path))).text
-        assert "a rule of the user" in nothing
+    tool, zero, one = Grep(gate.limits), RULES[0], RULES[1]
+    for path, rule in {".env": zero, "sub/.env": zero, "keys": one, "keys/deep": one, "sub": "", ".": ""}.items():
+        arguments = json.dumps({"pattern": "SECRET|other", "path": path})
+        verdict = await gate.check(tool, ToolCall("1", "grep", arguments), never)
+        assert (verdict.allowed, verdict.rule) == (not rule, rule), path
+        if verdict.allowed:
+            text = (await tool.run(arguments, Call(workspace, verdict.accesses, tmp_path))).text
+            assert "SECRET" not in text
+            assert "sub/fixed.txt" in text
+            arguments = json.dumps({"pattern": "SECRET", "path": path})
+            nothing = (await tool.run(arguments, Call(workspace, verdict.accesses, tmp_path))).text
+            assert "a rule of the user" in nothing

@@ -29,7 +29,7 @@ from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.tools.shell.run_command import RunCommand
 
 ROOT = Path(__file__).parents[3]
-WAYS_OUT = [Path(__file__).with_name(name) for name in ("ways_out.py", "further_ways_out.py")]
+WAYS_OUT = Path(__file__).with_name("ways_out.py")
 
 BEYOND_LANDLOCK = {
     *("guarded_hook", "guarded_config", "guarded_by_renaming_the_folder", "guarded_by_removing"),
@@ -259,8 +259,7 @@ async def test_no_way_out(outside: Outside, kind: Kind, monkeypatch: pytest.Monk
     before = [signal.signal(number, lambda number, frame: signals.append(number)) for number in numbers]
     standing = standing_of_this_process()
     tool, background, sandbox = tools_in(outside, kind)
-    for program in WAYS_OUT:
-        shutil.copy(program, outside.project)
+    shutil.copy(WAYS_OUT, outside.project)
     command = f"{sys.executable} ways_out.py '{json.dumps(outside.facts)}'"
     try:
         text = await run(tool, outside, command)
@@ -302,8 +301,7 @@ async def still(heartbeat: Path) -> None:
 
 async def test_the_ways_are_ways_out_where_there_is_no_sandbox(outside: Outside) -> None:
     """What cannot fail proves nothing: without the sandbox the files, the keys and the servers are reached."""
-    for program in WAYS_OUT:
-        shutil.copy(program, outside.project)
+    shutil.copy(WAYS_OUT, outside.project)
     tool = RunCommand()
     facts = outside.facts | {"only": HARMLESS}
     text = await run(tool, outside, f"{sys.executable} ways_out.py '{json.dumps(facts)}'")
