@@ -6,9 +6,9 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.tools.shell.test_processes import alive, until
 from tests.tools.support import Call
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Tool, ToolFailure, ToolOutput
@@ -67,18 +67,12 @@ def process_of(answer: ToolOutput) -> int:
     return int(found[1])
 
 
-def alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-
-
 async def test_the_user_sees_what_the_model_has_not_read_and_takes_nothing_from_it(shell: Shell) -> None:
     counted: list[int] = []
     shell.commands.on_change = lambda: counted.append(len(shell.commands.running))
     process = await shell.started("echo one; echo two; exec sleep 1000")
     (job,) = shell.commands.all().values()
-    async with asyncio.timeout(60):
-        while job.newest_output(1) != "two":  # noqa: ASYNC110 (the command prints when it prints)
-            await asyncio.sleep(0.02)
+    await until(lambda: job.newest_output(1) == "two")
     assert job.newest_output(5) == "one\ntwo"
     await job.stop()
     assert counted == [1, 0]
@@ -111,11 +105,6 @@ async def test_waiting_ends_with_the_command_and_tells_its_exit_code(shell: Shel
     assert again.text == "[no new output]\n[exit code 3]"
 
 
-async def test_waiting_has_an_end(shell: Shell) -> None:
-    process = await shell.started("sleep 1000")
-    assert "still running after" in (await shell.look(process, wait=1)).text
-
-
 async def test_stopping_ends_all_of_it_and_shows_the_last_words(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,22 +113,19 @@ async def test_stopping_ends_all_of_it_and_shows_the_last_words(
     process = await shell.started(
         "trap 'echo bye; exit 0' TERM; sleep 1000 & echo $! > child.new; mv child.new child; wait"
     )
-    async with asyncio.timeout(60):
-        while not (tmp_path / "child").exists():  # noqa: ASYNC110 - a file tells nobody
-            await asyncio.sleep(0.01)
+    await until((tmp_path / "child").exists)
     child = int((tmp_path / "child").read_text())
     answer = await shell.stop(process)
     assert answer.text == "bye\n[stopped, with everything it had started]"
     assert not answer.is_error
-    async with asyncio.timeout(60):
-        # Killed is not dead yet where the machine is busy.
-        while alive(process) or alive(child):  # noqa: ASYNC110 (the dead tell nobody)
-            await asyncio.sleep(0.01)
+    # Killed is not dead yet where the machine is busy.
+    await until(lambda: not alive(process) and not alive(child))
     assert (await shell.stop(process)).text == "[no new output]\n[exit code 0]"
 
 
-async def test_a_wait_does_not_hold_up_a_stop(shell: Shell) -> None:
+async def test_a_wait_has_an_end_and_does_not_hold_up_a_stop(shell: Shell) -> None:
     process = await shell.started("sleep 1000")
+    assert "still running after" in (await shell.look(process, wait=1)).text
     waiting = asyncio.create_task(shell.look(process, wait=600))
     await asyncio.sleep(0)
     async with asyncio.timeout(60):
@@ -183,34 +169,25 @@ async def test_those_there_are_are_listed(shell: Shell) -> None:
     assert f"process {two}: ended, signal 15" in listed
     with pytest.raises(ToolFailure, match=f"(?s)process id 1;.*process {one}: running"):
         await shell.stop(1)
-
-
-async def test_there_is_a_bound(shell: Shell) -> None:
-    await asyncio.gather(*(shell.start("sleep 1000") for _ in range(MAX_RUNNING)))
-    with pytest.raises(ToolFailure, match=r"(?s)which is the most.*stop_command.*sleep 1000"):
-        await shell.start("sleep 1000")
-
-
-async def test_all_end_with_the_session(shell: Shell) -> None:
-    processes = await asyncio.gather(*(shell.started("sleep 1000") for _ in range(3)))
-    await shell.commands.close()
-    async with asyncio.timeout(60):
-        while any(map(alive, processes)):  # noqa: ASYNC110 - processes tell nobody
-            await asyncio.sleep(0.01)
-
-
-async def test_one_that_ends_at_once_says_so(shell: Shell) -> None:
     answer = await shell.start("echo oops; exit 2")
     assert answer.is_error
     assert answer.text == "oops\n[the background command has already ended, exit code 2]"
 
 
-@pytest.mark.parametrize("mode", ["plan", "ask", "auto", "allow"])
-async def test_reading_and_stopping_never_ask(shell: Shell, mode: Mode) -> None:
+async def test_there_is_a_bound_and_all_end_with_the_session(shell: Shell) -> None:
+    processes = await asyncio.gather(*(shell.started("sleep 1000") for _ in range(MAX_RUNNING)))
+    with pytest.raises(ToolFailure, match=r"(?s)which is the most.*stop_command.*sleep 1000"):
+        await shell.start("sleep 1000")
+    await shell.commands.close()
+    await until(lambda: not any(map(alive, processes)))
+
+
+async def test_reading_and_stopping_never_ask(shell: Shell) -> None:
     async def ask(question: PermissionQuestion) -> PermissionAnswer:
         raise AssertionError(question)
 
-    gate = PermissionGate(mode, shell.workspace)
-    for tool in (CommandOutput(shell.commands), StopCommand(shell.commands)):
-        call = ToolCall("c", tool.definition.name, json.dumps({"process": 1}))
-        assert (await gate.check(tool, call, ask)).allowed
+    modes: tuple[Mode, ...] = ("plan", "ask", "auto", "allow")
+    for mode in modes:
+        for tool in (CommandOutput(shell.commands), StopCommand(shell.commands)):
+            call = ToolCall("c", tool.definition.name, json.dumps({"process": 1}))
+            assert (await PermissionGate(mode, shell.workspace).check(tool, call, ask)).allowed

@@ -5,6 +5,7 @@
 import asyncio
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -14,9 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tui_agent.tools.environment import child_environment
 from tui_agent.tools.sandbox.launcher import Request
-from tui_agent.tools.sandbox.launching import AVAILABLE
+from tui_agent.tools.sandbox.launching import AVAILABLE, Launcher
 from tui_agent.tools.shell.processes import RunningCommand
 
 BASH = "/bin/bash"
@@ -182,27 +182,50 @@ async def test_cancelling_at_random_moments_leaves_nothing(tmp_path: Path) -> No
         await until(lambda place=folder: not any(map(alive, pids(place, 0))))  # type: ignore[misc]
 
 
-def test_nothing_survives_the_program(tmp_path: Path) -> None:
-    program = f"""
-import asyncio, pathlib
+PROGRAM = """
+import asyncio, pathlib, sys
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.shell.processes import RunningCommand
+folder, own = pathlib.Path(sys.argv[1]), sys.argv[2] == "own"
+SCRIPT = '''
+echo $$ > shell.pid
+(trap "" TERM HUP INT; echo $BASHPID > stubborn.pid; while :; do sleep 1; done) &
+(DETACHED bash -c '(echo $BASHPID > daemon.pid; exec sleep 1000 >/dev/null 2>&1) &' &)
+sleep 1000
+'''.replace("DETACHED", "" if own else "env -i setsid")
 async def main():
-    folder = pathlib.Path({str(tmp_path)!r})
-    def start(script):
-        request = Request(["/bin/bash", "-c", script], str(folder), {{"PATH": "/usr/bin:/bin"}})
-        return RunningCommand(request, on_output=lambda _: None, own={own or not AVAILABLE})
-    one = start("echo $$ > one.pid; exec sleep 1000")
-    two = start("(echo $BASHPID > two.pid; exec sleep 1000 >/dev/null 2>&1) & sleep 1000")
-    while len([f for f in folder.glob("*.pid") if f.read_text()]) < 2:
+    request = Request(["/bin/bash", "-c", SCRIPT], str(folder), {"PATH": "/usr/bin:/bin"})
+    command = RunningCommand(request, on_output=lambda _: None, own=own)
+    while not (folder / "end").exists():
         await asyncio.sleep(0.01)
 asyncio.run(main())
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, cwd=Path(__file__).parents[3])
-    family = pids(tmp_path, 2)
-    assert len(family) == 2
+
+
+@pytest.mark.parametrize("end", ["by itself", "killed outright", "killed with its group"])
+def test_nothing_survives_the_program(tmp_path: Path, end: str, way: str) -> None:
+    way = way if AVAILABLE else "own"
+    line = [sys.executable, "-c", PROGRAM, str(tmp_path), way]
+    program = subprocess.Popen(line, cwd=Path(__file__).parents[3], start_new_session=True)
+    # Without a launcher only what outlives a kill is ended then, and the rest has time to end well.
+    asyncio.run(until(lambda: len(pids(tmp_path, 3)) == 3))
+    children = psutil.Process(program.pid).children()
+    family = [*pids(tmp_path, 3), *(each.pid for each in children if "launcher" in " ".join(each.cmdline()))]
+    assert len(family) == 3 + (way == "launched")
+    if end == "by itself":
+        (tmp_path / "end").touch()
+    else:
+        program.kill() if end == "killed outright" else os.killpg(program.pid, signal.SIGKILL)
+    program.wait()
     # Who ends them learns of the program's end a moment after it.
-    asyncio.run(until(lambda: not [pid for pid in family if alive(pid)]))
+    asyncio.run(until(lambda: not any(map(alive, family))))
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="there are no launchers here")
+def test_a_launcher_that_ends_at_once_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(OSError, match="it ended at once"):
+        Launcher("plain").ready()
 
 
 async def start_once(folder: Path) -> None:
@@ -222,92 +245,3 @@ def test_what_cannot_start_says_so_and_nothing_that_was_started_leaves_a_file_op
     asyncio.run(start_once(tmp_path))
     if sys.platform == "linux":
         assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ANTHROPIC_API_KEY",
-        "ANTHROPIC_AUTH_TOKEN",
-        "GEMINI_API_KEY",
-        "GOOGLE_API_KEY",
-        "GOOGLE_APPLICATION_CREDENTIALS",
-        "OPENAI_API_KEY",
-        "GITHUB_TOKEN",
-        "GH_TOKEN",
-        "HF_TOKEN",
-        "NPM_TOKEN",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SESSION_TOKEN",
-        "MY_SECRET",
-        "DB_PASSWORD",
-        "PGPASSWORD",
-        "DATABASE_URL",
-        "SENTRY_DSN",
-        "stripe_api_key",
-        "SSH_PRIVATE_KEY",
-        "CLIENT_SECRET",
-        "MYTOKEN",
-        "DJANGO_SECRET_KEY",
-    ],
-)
-def test_keys_do_not_reach_commands(name: str) -> None:
-    assert name not in child_environment({name: "x", "PATH": "/bin"})
-    assert child_environment({name: "x"}, keep=(name,))[name] == "x"
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "PATH",
-        "HOME",
-        "LANG",
-        "VIRTUAL_ENV",
-        "SSH_AUTH_SOCK",
-        "AWS_REGION",
-        "AWS_PROFILE",
-        "GOOGLE_CLOUD_PROJECT",
-        "KEYMAP",
-        "GPG_KEY_ID_LENGTH",
-        "XDG_SESSION_ID",
-        "PWD",
-        "OLDPWD",
-        "MONKEY",
-        "HOSTNAME",
-        "TOKENIZERS_PARALLELISM",
-    ],
-)
-def test_what_commands_need_stays(name: str) -> None:
-    assert child_environment({name: "x"})[name] == "x"
-
-
-def test_output_is_for_reading() -> None:
-    environment = child_environment({"TERM": "xterm-256color", "FORCE_COLOR": "1"})
-    assert environment["TERM"] == "dumb"
-    assert environment["NO_COLOR"] == "1"
-    assert "FORCE_COLOR" not in environment
-
-
-def test_a_plain_cd_goes_where_it_says() -> None:
-    assert "CDPATH" not in child_environment({"CDPATH": "/"})
-
-
-def test_git_takes_no_orders_from_a_bare_repository_in_the_project(tmp_path: Path) -> None:
-    """Its configuration may name a program that `git status` runs."""
-    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bare"], check=True)
-    with (tmp_path / "bare/config").open("a") as config:
-        config.write(f"[core]\nbare = false\nworktree = {tmp_path}\nfsmonitor = touch {tmp_path}/evil\n")
-    for environment, runs in ((dict(os.environ), True), (child_environment(os.environ), False)):
-        subprocess.run(["git", "status"], cwd=tmp_path / "bare", env=environment, check=False, capture_output=True)
-        assert (tmp_path / "evil").exists() == runs
-        (tmp_path / "evil").unlink(missing_ok=True)
-
-
-def test_what_the_user_told_git_stays() -> None:
-    environment = child_environment({"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"})
-    assert environment["GIT_CONFIG_COUNT"] == "2"
-    assert environment["GIT_CONFIG_KEY_0"] == "a.b"
-    assert environment["GIT_CONFIG_KEY_1"] == "safe.bareRepository"
-    # git says itself what is wrong with that.
-    assert child_environment({"GIT_CONFIG_COUNT": "many"})["GIT_CONFIG_COUNT"] == "many"

@@ -1,29 +1,28 @@
 """The tool `run_command`, with real commands."""
 
-# ruff: noqa: ASYNC110 - processes and their files tell nobody when they change
-
 import asyncio
 import json
 import os
 import resource
+import subprocess
 import time
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-import psutil
 import pytest
 
+from tests.tools.shell.test_processes import alive, until
 from tui_agent.tools.base import (
     Access,
     CallStopped,
     PermissionAnswer,
     PermissionQuestion,
     SubtaskProgress,
-    Tool,
     ToolFailure,
     ToolOutput,
 )
+from tui_agent.tools.environment import child_environment
 from tui_agent.tools.gate.permissions import NobodyToAsk
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.shell.background import BackgroundCommands
@@ -62,20 +61,6 @@ async def run(context: Context, command: str, tool: RunCommand | None = None, **
     return await (tool or RunCommand()).run(json.dumps({"command": command, **arguments}), context)
 
 
-async def dies(pid: int) -> None:
-    """Wait until a process that was killed is dead, which takes a moment where the machine is busy."""
-    async with asyncio.timeout(60):
-        while alive(pid):
-            await asyncio.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
 async def test_output_then_exit_code(context: Context) -> None:
     answer = await run(context, "pwd; printf '\\033[31mred\\033[0m\\n'; printf 'a\\rb\\n' >&2")
     lines = answer.text.split("\n")
@@ -107,19 +92,17 @@ async def test_a_timeout_ends_all_of_it_and_keeps_the_output(context: Context) -
             break
     assert answer.text.startswith("before\n[timeout: ")
     assert answer.outcome.notes == 1
-    await dies(int(pid.read_text()))
+    await until(lambda: not alive(int(pid.read_text())))
 
 
 async def test_cancelling_ends_the_command(context: Context) -> None:
     task = asyncio.create_task(run(context, "echo $$ > pid; echo started; sleep 1000"))
-    async with asyncio.timeout(60):
-        while not context.seen:
-            await asyncio.sleep(0.01)
+    await until(lambda: bool(context.seen))
     task.cancel()
     with pytest.raises(CallStopped) as stopped:
         await task
     assert stopped.value.output.text.startswith("started\n[interrupted: stopped by the user after ")
-    await dies(int((context.workspace.root / "pid").read_text()))
+    await until(lambda: not alive(int((context.workspace.root / "pid").read_text())))
 
 
 async def test_a_command_that_is_waited_for_goes_on_in_the_background_when_the_user_says_so(context: Context) -> None:
@@ -127,9 +110,7 @@ async def test_a_command_that_is_waited_for_goes_on_in_the_background_when_the_u
     line = "echo started; until [ -e enough ]; do sleep 0.01; done; echo ended"
     task = asyncio.create_task(run(context, line, RunCommand(background=commands)))
     assert not commands.send_back()
-    async with asyncio.timeout(60):
-        while not context.seen or not commands.awaited:
-            await asyncio.sleep(0.01)
+    await until(lambda: bool(context.seen and commands.awaited))
     assert commands.send_back()
     answer = await task
     assert answer.text.startswith("started\n[the user let it go on in the background as process ")
@@ -144,9 +125,7 @@ async def test_live_output_is_the_whole_of_what_should_be_seen_and_not_too_often
     task = asyncio.create_task(
         run(context, "echo first; until [ -e enough ]; do printf '\\r%s%%' $((i += 1)); sleep 0.01; done")
     )
-    async with asyncio.timeout(60):
-        while len(context.seen) < 9:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(context.seen) >= 9)
     (context.workspace.root / "enough").touch()
     await task
     times = [moment for moment, _ in context.seen]
@@ -199,19 +178,17 @@ async def test_what_is_left_running_is_said(context: Context) -> None:
     os.kill(int(answer.text.split("\n")[0]), 9)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
+async def test_what_cannot_run_says_what_to_do(context: Context) -> None:
+    cannot: list[tuple[dict[str, object], str]] = [
         ({"command": "  "}, "empty"),
         ({"command": "a\0b"}, "NUL"),
         ({"command": "x" * 3_000_000}, "file"),
         ({"command": "true", "timeout": 0}, "timeout"),
         ({}, "missing"),
-    ],
-)
-async def test_what_cannot_run_says_what_to_do(context: Context, arguments: dict[str, object], says: str) -> None:
-    with pytest.raises(ToolFailure, match=says):
-        await RunCommand().run(json.dumps(arguments), context)
+    ]
+    for arguments, says in cannot:
+        with pytest.raises(ToolFailure, match=says):
+            await RunCommand().run(json.dumps(arguments), context)
 
 
 async def test_a_full_disk_costs_the_raw_file_only(context: Context) -> None:
@@ -243,16 +220,47 @@ def test_a_disk_that_gets_full_leaves_the_beginning(tmp_path: Path) -> None:
     assert raw.tail(100, 1) == "[the output cannot be read: No such file or directory]"
 
 
-def test_it_is_a_tool(context: Context) -> None:
-    tool: Tool = RunCommand()
-    assert tool.definition.name == "run_command"
-    assert set(json.loads(tool.definition.schema)["properties"]) == {
-        "command",
-        "timeout",
-        "background",
-        "outside",
-        "reads",
-    }
-    arguments = json.dumps({"command": "git status"})
-    assert tool.access(arguments, context.workspace) == (Access("run", "git status"),)
-    assert tool.preview(arguments, context.workspace).command == "git status"
+KEYS = (
+    "ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN GEMINI_API_KEY GOOGLE_API_KEY GOOGLE_APPLICATION_CREDENTIALS "
+    "OPENAI_API_KEY GITHUB_TOKEN GH_TOKEN HF_TOKEN NPM_TOKEN AWS_SECRET_ACCESS_KEY AWS_ACCESS_KEY_ID "
+    "AWS_SESSION_TOKEN MY_SECRET DB_PASSWORD PGPASSWORD DATABASE_URL SENTRY_DSN stripe_api_key SSH_PRIVATE_KEY "
+    "CLIENT_SECRET MYTOKEN DJANGO_SECRET_KEY"
+)
+NEEDED = (
+    "PATH HOME LANG VIRTUAL_ENV SSH_AUTH_SOCK AWS_REGION AWS_PROFILE GOOGLE_CLOUD_PROJECT KEYMAP GPG_KEY_ID_LENGTH "
+    "XDG_SESSION_ID PWD OLDPWD MONKEY HOSTNAME TOKENIZERS_PARALLELISM"
+)
+
+
+def test_keys_do_not_reach_commands_and_what_they_need_does() -> None:
+    for name in KEYS.split():
+        assert name not in child_environment({name: "x", "PATH": "/bin"})
+        assert child_environment({name: "x"}, keep=(name,))[name] == "x"
+    for name in NEEDED.split():
+        assert child_environment({name: "x"})[name] == "x"
+
+
+def test_output_is_for_reading_and_a_plain_cd_goes_where_it_says() -> None:
+    environment = child_environment({"TERM": "xterm-256color", "FORCE_COLOR": "1", "CDPATH": "/"})
+    assert (environment["TERM"], environment["NO_COLOR"]) == ("dumb", "1")
+    assert not {"FORCE_COLOR", "CDPATH"} & environment.keys()
+
+
+def test_git_takes_no_orders_from_a_bare_repository_in_the_project(tmp_path: Path) -> None:
+    """Its configuration may name a program that `git status` runs."""
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bare"], check=True)
+    with (tmp_path / "bare/config").open("a") as config:
+        config.write(f"[core]\nbare = false\nworktree = {tmp_path}\nfsmonitor = touch {tmp_path}/evil\n")
+    for environment, runs in ((dict(os.environ), True), (child_environment(os.environ), False)):
+        subprocess.run(["git", "status"], cwd=tmp_path / "bare", env=environment, check=False, capture_output=True)
+        assert (tmp_path / "evil").exists() == runs
+        (tmp_path / "evil").unlink(missing_ok=True)
+
+
+def test_what_the_user_told_git_stays() -> None:
+    environment = child_environment({"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"})
+    assert environment["GIT_CONFIG_COUNT"] == "2"
+    assert environment["GIT_CONFIG_KEY_0"] == "a.b"
+    assert environment["GIT_CONFIG_KEY_1"] == "safe.bareRepository"
+    # git says itself what is wrong with that.
+    assert child_environment({"GIT_CONFIG_COUNT": "many"})["GIT_CONFIG_COUNT"] == "many"
