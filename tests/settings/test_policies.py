@@ -28,9 +28,3 @@ def test_what_is_set_by_its_own_key_stays_in_whatever_layer_it_is_set(tmp_path: 
     assert thrifty.compaction.keep_recent_tokens == 12_345
     assert thrifty.compaction.thrift == POLICIES["thrifty"].values["compaction.thrift"]
     assert with_policy(thrifty, "careful") == settings
-
-
-def test_the_policies_go_from_the_cheapest_to_the_one_that_keeps_most() -> None:
-    kept = [policy.values["compaction.keep_recent_tokens"] for policy in POLICIES.values()]
-    assert list(POLICIES) == ["thrifty", "balanced", "careful"]
-    assert kept == sorted(kept)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.agent.talking import say, talking
 from tui_agent.conversation.entries import Message
-from tui_agent.settings import SettingsError, load_settings
+from tui_agent.settings import SettingsError, ToolServer, load_settings
 from tui_agent.tools.mcp.configuration import configured
 
 PRINTED = Path(__file__).parent / "printed"
@@ -23,34 +23,28 @@ def printed(name: str) -> Any:
     return json.loads((PRINTED / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def test_there_are_a_hundred() -> None:
-    assert sum(len(printed(name)) for name in ("servers", "settings", "hooks", "agents")) == 60
-    assert sum(len(printed(f"{name}_pages")) for name in ("server", "settings", "hook")) == 40
+def both(text: str, folder: Path) -> tuple[tuple[str, ...], list[ToolServer]]:
+    """The notices, and the servers that are found: the same in the settings and in a project's own file."""
+    for name in ("config.json", ".mcp.json"):
+        (folder / name).write_text(text)
+    settings = load_settings(folder, None, environ={})
+    servers, problems = configured({}, folder, folder)
+    found = list(settings.mcp.servers.values())
+    assert [each.server for each in servers] == found
+    return (*settings.notices, *problems), found
 
 
 @pytest.mark.parametrize("block", printed("servers"), ids=lambda block: json.dumps(block)[:60])
 def test_servers_are_read_from_the_settings_and_from_a_project(block: dict[str, Any], tmp_path: Path) -> None:
     text = json.dumps(block)
-    wanted = 0 if UNUSABLE in text or block == {"mcpServers": {}} else 1
-    (tmp_path / "config.json").write_text(text)
-    (tmp_path / ".mcp.json").write_text(text)
-    settings = load_settings(tmp_path, None, environ={})
-    servers, problems = configured({}, tmp_path, tmp_path)
-    assert len(settings.mcp.servers) == len(servers) == wanted
-    if UNUSABLE in text:
-        assert "must begin with http" in problems[0]
-        assert "must begin with http" in settings.notices[0]
-    assert [each.server for each in servers] == list(settings.mcp.servers.values())
+    said, servers = both(text, tmp_path)
+    assert len(servers) == (0 if UNUSABLE in text or block == {"mcpServers": {}} else 1)
+    assert sum("must begin with http" in each for each in said) == 2 * (UNUSABLE in text)
 
 
 @pytest.mark.parametrize("text", printed("server_pages"), ids=lambda text: text[:60])
 def test_a_part_of_a_page_is_read_as_it_stands_there(text: str, tmp_path: Path) -> None:
-    for name in ("config.json", ".mcp.json"):
-        (tmp_path / name).write_text(text)
-    settings = load_settings(tmp_path, None, environ={})
-    servers, _ = configured({}, tmp_path, tmp_path)
-    (server,) = settings.mcp.servers.values()
-    assert [each.server for each in servers] == [server]
+    _, (server,) = both(text, tmp_path)
     assert server.command or server.url.startswith(("https://", "${API"))
     if "YOUR_" in text:
         assert server.headers["Authorization"].startswith("Bearer YOUR_")
@@ -74,22 +68,15 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("text", ELSEWHERE.values(), ids=ELSEWHERE)
 def test_servers_are_found_wherever_a_page_has_them(text: str, tmp_path: Path) -> None:
-    for name in ("config.json", ".mcp.json"):
-        (tmp_path / name).write_text(text)
-    settings = load_settings(tmp_path, None, environ={})
-    servers, problems = configured({}, tmp_path, tmp_path)
-    assert [each.server.command for each in servers] == ["docs"]
-    assert list(settings.mcp.servers) == ["docs"]
-    assert settings.notices == ()
-    assert problems == ()
+    said, servers = both(text, tmp_path)
+    assert ([each.command for each in servers], said) == (["docs"], ())
 
 
 def test_what_else_a_section_with_servers_has_is_named(tmp_path: Path) -> None:
     block = {"tool.advanced": {"mcpServers": [{"name": "docs", "command": "docs"}], "speed": 3}}
-    (tmp_path / "config.json").write_text(json.dumps(block))
-    settings = load_settings(tmp_path, None, environ={})
-    assert list(settings.mcp.servers) == ["docs"]
-    assert "unknown key 'tool.advanced'" in settings.notices[0]
+    said, servers = both(json.dumps(block), tmp_path)
+    assert [each.command for each in servers] == ["docs"]
+    assert "unknown key 'tool.advanced'" in said[0]
 
 
 NO_JSON = '"tool_servers": 1, "mcpServers": [ "docs": {"command": "docs"} ]'
@@ -106,41 +93,26 @@ def test_a_page_that_is_no_json_stops_no_start(tmp_path: Path) -> None:
         load_settings(tmp_path, None, environ={})
 
 
-@pytest.mark.parametrize("text", printed("settings_pages"), ids=lambda text: text[:60])
-def test_what_does_not_fit_in_the_settings_of_others_is_named(text: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(text)
-    assert load_settings(tmp_path, None, environ={}).notices
-
-
-@pytest.mark.parametrize("text", printed("hook_pages"), ids=lambda text: text[:60])
-async def test_a_session_with_hooks_of_a_page_answers(text: str, tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "hooks.json").write_text(text)
-    async with talking(tmp_path) as session:
-        await say(session, "list .")
-        entries = session.agent.engine.view.log.path()
-        assert any(isinstance(entry, Message) and entry.role == "assistant" for entry in entries)
-
-
-@pytest.mark.parametrize("block", printed("settings"), ids=lambda block: json.dumps(block)[:60])
-def test_keys_of_other_agents_in_the_settings_are_named_and_left_alone(block: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(block))
+@pytest.mark.parametrize("text", printed("settings_pages") + printed("settings"), ids=lambda text: str(text)[:60])
+def test_keys_of_other_agents_in_the_settings_are_named_and_left_alone(text: Any, tmp_path: Path) -> None:
+    block: dict[str, Any] = {} if isinstance(text, str) else text
+    (tmp_path / "config.json").write_text(json.dumps(block) if block else text)
     settings = load_settings(tmp_path, None, environ={})
     if isinstance(block.get("model"), str):
         assert settings.model.id == block["model"]
     for key in block.keys() - {"model", "permissions", "ui", "$schema"}:
         assert any(f" {key!r}" in notice for notice in settings.notices), key
+    assert block or settings.notices
 
 
-@pytest.mark.parametrize("block", printed("hooks"), ids=lambda block: json.dumps(block)[:60])
-async def test_a_session_with_printed_hooks_answers(block: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", printed("hook_pages") + printed("hooks"), ids=lambda text: str(text)[:60])
+async def test_a_session_with_printed_hooks_answers(text: Any, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "hooks.json").write_text(json.dumps(block))
+    (tmp_path / "home" / "hooks.json").write_text(text if isinstance(text, str) else json.dumps(text))
     async with talking(tmp_path) as session:
         await say(session, "list .")
-        assert any(
-            isinstance(entry, Message) and entry.role == "assistant" for entry in session.agent.engine.view.log.path()
-        )
+        entries = session.agent.engine.view.log.path()
+        assert any(isinstance(entry, Message) and entry.role == "assistant" for entry in entries)
 
 
 async def test_printed_agents_are_offered(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tui_agent.settings import (
     settings_by_key,
     values_by_key,
 )
-from tui_agent.settings.keys import ADDED_UP, SERVERS, Setting, Table, Value, section_keys
+from tui_agent.settings.keys import ADDED_UP, SERVERS, Setting, Table, Value
 from tui_agent.settings.schema import OAuth
 from tui_agent.settings.sources import MAX_FILE_BYTES, Overrides, environment_name, home_folder, replace_missing_home
 
@@ -43,41 +43,6 @@ assignments = st.sampled_from(list(settings_by_key().values())).flatmap(
 def text_of(value: Value) -> str:
     """The value as a flag or a variable holds it."""
     return value if isinstance(value, str) else json_text(value)
-
-
-def test_nothing_set_is_the_built_in_settings(tmp_path: Path) -> None:
-    assert load_settings(tmp_path, tmp_path) == Settings()
-
-
-@pytest.mark.parametrize(
-    ("key", "default"),
-    [
-        ("context.context_window", 0),
-        ("context.max_tokens", 16_384),
-        ("context.max_context_tokens", 8_000),
-        ("context.max_messages", 50),
-        ("context.preset", "layered"),
-        ("output.max_lines", 2_000),
-        ("output.max_chars", 200 * 1024),
-        ("output.max_bytes", 50 * 1024),
-        ("output.evict_tokens", 20_000),
-        ("clearing.threshold", 0.6),
-        ("digests.cutoff", 10),
-        ("compaction.threshold", 0.85),
-        ("compaction.threshold_by_tier.small", 0.35),
-        ("compaction.keep_recent_tokens", 20_000),
-        ("compaction.thrift", 4.0),
-        ("agent.max_turn_cost_usd", None),
-        ("safety.small_tier_parent", "warn"),
-        ("permissions.mode", "auto"),
-        ("watchdog.repeated_calls", 5),
-        ("session.task_class", None),
-        ("ui.gauge_yellow", 0.7),
-        ("tasks.research.mode", "allow"),
-    ],
-)
-def test_documented_defaults(key: str, default: Value) -> None:
-    assert settings_by_key()[key].default == default
 
 
 def test_every_default_is_a_value_its_setting_accepts(tmp_path: Path) -> None:
@@ -158,11 +123,6 @@ def test_the_nearest_valid_key_is_named(tmp_path: Path) -> None:
         f"{path}: unknown key 'treshold_by_tier'; did you mean compaction.threshold_by_tier?",
         f"{path}: unknown key 'small_tier_parent'; did you mean safety.small_tier_parent?",
     )
-
-
-def test_a_section_is_no_setting() -> None:
-    assert {"compaction", "compaction.threshold_by_tier"} <= section_keys()
-    assert not section_keys() & settings_by_key().keys()
 
 
 def test_all_problems_of_all_layers_are_reported_at_once(tmp_path: Path) -> None:
@@ -260,12 +220,6 @@ def test_of_a_name_that_a_server_has_twice_the_last_counts(tmp_path: Path) -> No
     assert load_settings(home, None).mcp.servers["here"].env == {"A": "2"}
 
 
-@pytest.mark.parametrize("server", [{}, {"command": "x", "url": "http://a.example"}])
-def test_a_server_is_a_command_or_an_address(server: dict[str, str], tmp_path: Path) -> None:
-    (notice,) = load_settings(user_file(tmp_path, {"mcp": {"servers": {"here": server}}}), None).notices
-    assert notice.endswith("the server here is not used: expected either `command` or `url`")
-
-
 def test_who_has_no_home_gets_a_folder_that_is_theirs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -318,29 +272,6 @@ def test_of_two_flags_for_one_key_the_later_wins(tmp_path: Path) -> None:
     assert load_settings(tmp_path, None, overrides=overrides).permissions.mode == "plan"
 
 
-def test_rules_of_all_layers_add_up(tmp_path: Path) -> None:
-    urls = {name: {"url": f"http://{name}/v1"} for name in ("one", "two", "three")}
-    theirs = {"two": urls["three"], "three": urls["three"]}
-    home = user_file(
-        tmp_path / "home",
-        {"permissions": {"deny": ["a", "b"]}, "models": {"endpoints": {"one": urls["one"], "two": urls["two"]}}},
-    )
-    write(
-        tmp_path / ".agents" / "config.json",
-        {"permissions": {"deny": ["b", "c"]}, "models": {"endpoints": theirs}},
-    )
-    settings = load_settings(
-        home, tmp_path, trusted=True, overrides=[Override("--set", "permissions.deny", "d")], environ={}
-    )
-    assert settings.permissions.deny == ("a", "b", "c", "d")
-    assert settings.source("permissions.deny").endswith(", --set")
-    assert {name: each.url for name, each in settings.models.endpoints.items()} == {
-        "one": "http://one/v1",
-        "two": "http://three/v1",
-        "three": "http://three/v1",
-    }
-
-
 class TestOverrides:
     """Settings given for one start, by a program."""
 
@@ -387,12 +318,6 @@ class TestOverrides:
         record = Override("a program", key, given_value)
         assert values_by_key(load_settings(home, None, overrides=[record]))[key] == value
 
-    def test_of_two_for_one_key_the_later_wins_in_any_form(self, tmp_path: Path) -> None:
-        mixed: list[Override | str] = ["ui.mouse=true", Override("a program", "ui.mouse", False), "ui.theme=light"]
-        loaded = load_settings(tmp_path, None, overrides=mixed)
-        assert (loaded.ui.mouse, loaded.ui.theme) == (False, "light")
-        assert loaded.source("ui.mouse") == "a program"
-
     @pytest.mark.parametrize(
         ("overrides", "problem"),
         [
@@ -421,16 +346,6 @@ class TestOverrides:
     )
     def test_a_bad_one_is_named(self, tmp_path: Path, overrides: Overrides, problem: str) -> None:
         assert problems_of(tmp_path, overrides=overrides) == (problem,)
-
-    def test_what_files_and_variables_set_is_no_override(self, tmp_path: Path) -> None:
-        home = user_file(tmp_path, {"ui": {"mouse": False}})
-        assert load_settings(home, None, environ={"TUI_AGENT__UI__THEME": "light"}).overridden == frozenset()
-
-
-def test_text_that_no_encoding_can_write_is_refused(tmp_path: Path) -> None:
-    environ = {"TUI_AGENT__PERMISSIONS__DENY": "run_command(\udcff)"}
-    (problem,) = problems_of(tmp_path, environ=environ)
-    assert problem.startswith("TUI_AGENT__PERMISSIONS__DENY: permissions.deny: expected a list of texts, got")
 
 
 @pytest.mark.parametrize("key", ["mcp.servers", "permissions.deny", "ui.theme"])

@@ -13,7 +13,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from tests.settings.given import Tree, accepted, nested, user_file, write
-from tui_agent.settings import Override, Settings, load_settings, settings_by_key, values_by_key
+from tui_agent.settings import Settings, load_settings, settings_by_key, values_by_key
 from tui_agent.settings.brought import brought, running, standing
 from tui_agent.settings.trust import (
     TIGHTENING,
@@ -21,7 +21,6 @@ from tui_agent.settings.trust import (
     forget,
     is_refused,
     is_trusted,
-    project_root,
     refuse,
     trust,
 )
@@ -40,30 +39,23 @@ def repository(tmp_path: Path) -> Path:
     return root
 
 
-def test_nothing_is_trusted_at_first(home: Path, repository: Path) -> None:
+def test_trust_covers_the_whole_repository_and_lasts(home: Path, repository: Path, tmp_path: Path) -> None:
     assert not is_trusted(repository, home)
     assert not home.exists()
-
-
-def test_trust_covers_the_whole_repository_and_lasts(home: Path, repository: Path) -> None:
     assert trust(repository / "inner", home) == repository
-    assert is_trusted(repository, home)
     assert is_trusted(repository / "inner" / "deep", home)
-    assert not is_trusted(repository.parent, home)
-
-
-def test_a_nested_repository_is_asked_about_separately(home: Path, repository: Path) -> None:
-    trust(repository, home)
+    assert not is_trusted(tmp_path, home)
+    trust(tmp_path / "other", home)
+    assert stat.S_IMODE((home / "trusted.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert sorted(path.name for path in home.iterdir()) == [".trusted.lock", "trusted.json"]
     (repository / "inner" / ".git").write_text("gitdir: elsewhere\n")
-    assert not is_trusted(repository / "inner" / "deep", home)
-
-
-def test_without_a_repository_only_the_very_folder_is_trusted(home: Path, tmp_path: Path) -> None:
-    plain = tmp_path / "plain"
-    (plain / "below").mkdir(parents=True)
-    trust(plain, home)
-    assert is_trusted(plain, home)
-    assert not is_trusted(plain / "below", home)
+    assert not is_trusted(repository / "inner" / "deep", home), "a nested repository is asked about separately"
+    (repository / "inner" / ".git").unlink()
+    forget(repository / "inner", home)
+    assert not is_trusted(repository, home)
+    assert is_trusted(tmp_path / "other", home)
+    assert not is_trusted(tmp_path / "other" / "below", home), "without a repository, only the very folder is trusted"
 
 
 def test_a_link_stands_for_what_it_points_to(home: Path, repository: Path, tmp_path: Path) -> None:
@@ -71,28 +63,9 @@ def test_a_link_stands_for_what_it_points_to(home: Path, repository: Path, tmp_p
     link.symlink_to(repository)
     trust(link, home)
     assert is_trusted(repository, home)
-    other = tmp_path / "other"
-    other.mkdir()
     link.unlink()
-    link.symlink_to(other)
+    link.symlink_to(tmp_path)
     assert not is_trusted(link, home)
-
-
-def test_the_list_is_private_and_whole(home: Path, repository: Path, tmp_path: Path) -> None:
-    trust(repository, home)
-    trust(tmp_path / "other", home)
-    assert stat.S_IMODE((home / "trusted.json").stat().st_mode) == 0o600
-    assert stat.S_IMODE(home.stat().st_mode) == 0o700
-    assert sorted(path.name for path in home.iterdir()) == [".trusted.lock", "trusted.json"]
-    assert is_trusted(repository, home)
-
-
-def test_forgetting(home: Path, repository: Path, tmp_path: Path) -> None:
-    trust(repository, home)
-    trust(tmp_path, home)
-    forget(repository / "inner", home)
-    assert not is_trusted(repository, home)
-    assert is_trusted(tmp_path, home)
 
 
 def test_a_folder_whose_name_is_not_utf8(home: Path, tmp_path: Path) -> None:
@@ -120,19 +93,6 @@ def test_a_list_that_cannot_be_written_says_so(tmp_path: Path, repository: Path)
     blocked.write_text("in the way")
     with pytest.raises(TrustError, match="cannot be"):
         trust(repository, blocked)
-
-
-def test_what_is_asked_about(repository: Path) -> None:
-    assert not brought(repository / "inner")
-    (repository / "inner" / "deep" / "AGENTS.md").write_text("Be kind.\n")
-    assert not brought(repository / "inner")
-    assert brought(repository / "inner" / "deep")
-    (repository / ".agents").symlink_to("nowhere")
-    assert brought(repository / "inner")
-
-
-def test_the_root_of_a_plain_folder_is_itself(tmp_path: Path) -> None:
-    assert project_root(tmp_path / "absent") == tmp_path / "absent"
 
 
 class TestUntrustedProject:
@@ -193,19 +153,14 @@ class TestUntrustedProject:
         assert settings.permissions.ask == ()
         assert any("permissions.deny: 104 rules that cannot be read" in notice for notice in settings.notices)
 
-    def test_flags_still_win(self, tmp_path: Path) -> None:
-        write(tmp_path / ".agents" / "config.json", {"permissions": {"mode": "plan"}})
-        overrides = [Override("--ask", "permissions.mode", "allow")]
-        assert load_settings(tmp_path / "home", tmp_path, overrides=overrides).permissions.mode == "allow"
 
-
-def test_eight_projects_trusted_at_once_are_all_remembered(home: Path, tmp_path: Path) -> None:
+def test_projects_trusted_at_once_are_all_remembered(home: Path, tmp_path: Path) -> None:
     program = "import sys, pathlib; from tui_agent.settings.trust import trust; trust(*map(pathlib.Path, sys.argv[1:]))"
-    folders = [tmp_path / f"project-{number}" for number in range(8)]
+    folders = [tmp_path / f"project-{number}" for number in range(5)]
     for folder in folders:
         folder.mkdir()
     started = [subprocess.Popen([sys.executable, "-c", program, str(folder), str(home)]) for folder in folders]
-    assert [process.wait(60) for process in started] == [0] * 8
+    assert [process.wait(60) for process in started] == [0] * 5
     assert all(is_trusted(folder, home) for folder in folders)
 
 
@@ -248,6 +203,8 @@ def test_what_belongs_to_instruction_files_is_named_with_them(repository: Path) 
     (repository / ".claude/rules").mkdir(parents=True)
     (repository / ".claude/rules/tests.md").write_text("Write one first.\n")
     assert brought(repository) == ()
+    (repository / ".agents").symlink_to("nowhere")
+    assert [each.name for each in brought(repository)] == [".agents"]
     (repository / ".claude/CLAUDE.md").write_text("See @docs.md\n")
     found = {each.name: (each.does, each.details) for each in brought(repository)}
     assert found[".claude/CLAUDE.md"][0].endswith("with the files that it names with an @")

@@ -9,12 +9,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextvars import ContextVar
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import Annotated, Literal, cast, get_args
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typing_extensions import override
 
 from tests.tools.support import Call, call
@@ -23,7 +21,6 @@ from tui_agent.tools.base import (
     Effect,
     PermissionAnswer,
     PermissionQuestion,
-    Tool,
     ToolContext,
     ToolFailure,
     ToolOutput,
@@ -33,9 +30,6 @@ from tui_agent.tools.functions import FunctionTool, tool
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.registry import ToolRegistry
-
-if TYPE_CHECKING:
-    from decimal import Decimal
 
 
 @dataclasses.dataclass
@@ -72,12 +66,6 @@ def test_a_decorated_function_is_described_by_its_types_and_docstring() -> None:
         },
         "required": ["project"],
     }
-
-
-def test_it_can_still_be_called_and_is_a_tool() -> None:
-    assert open_tickets("a", limit=1) == [Ticket("a 1", date(2024, 1, 1))]
-    assert isinstance(open_tickets, Tool)
-    assert open_tickets.effect == "read"
 
 
 def test_parameters_need_no_description() -> None:
@@ -238,84 +226,29 @@ async def test_cancelling_a_call_cancels_an_async_function(tmp_path: Path) -> No
     assert ended.is_set()
 
 
-async def test_arguments_are_checked_before_it_is_called(tmp_path: Path) -> None:
-    with pytest.raises(ToolFailure, match=r"`limit` does not fit.*Expected: open_tickets\(project: string"):
-        await call(open_tickets, tmp_path, project="a", limit=0)
-    with pytest.raises(ToolFailure, match="did you mean `project`"):
-        await call(open_tickets, tmp_path, projet="a")
+UNFIT = {
+    "x: int": "made cannot be a tool: it needs a docstring",
+    "x, y: int": "made cannot be a tool: the parameter `x` needs a type",
+    "*names: str, **more: int": r"made cannot be a tool: \*names: str stands for any number of arguments.*; \*\*more",
+    "x: int, /": "the parameter `x` is positional-only",
+    "x: threading.Lock": "the parameter `x` cannot be described as JSON",
+    "x: int, context: ToolContext": "only its first parameter can be the ToolContext",
+    "x: 'Decimal'": "its type hints cannot be resolved .*Decimal",
+    "x: int | str | None = None": "the parameter `x` cannot be described as JSON: .*one type besides None",
+    "x: int = object()": "the parameter `x` cannot be described as JSON",
+    "y: int": "the docstring describes what is no parameter: x",
+}
+"""The parameters of a function as somebody may write it who has no type checker, and why it is no tool."""
 
 
-@given(
-    st.dictionaries(
-        st.sampled_from(["text", "count", "more", "x"]),
-        st.recursive(
-            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-            max_leaves=6,
-        ),
-    )
-)
-async def test_any_arguments_give_a_result_or_a_failure(
-    tmp_path_factory: pytest.TempPathFactory, arguments: dict[str, object]
-) -> None:
-    def echo(text: str, count: int = 1, more: dict[str, list[float]] | None = None) -> str:
-        """Say it again."""
-        return (text + json.dumps(more)) * (count % 3)
-
-    made, workspace = tool(echo), Workspace(tmp_path_factory.getbasetemp())
-    encoded = json.dumps(arguments)
-    try:
-        accesses = made.access(encoded, workspace)
-        made.preview(encoded, workspace).text.encode()
-        (await made.run(encoded, Call(workspace, accesses, workspace.root))).text.encode()
-    except ToolFailure as failure:
-        str(failure).encode()
-
-
-def no_docstring(x: int) -> None: ...
-
-
-def untyped() -> object:
-    """A function as somebody may write it who has no type checker."""
-    names: dict[str, object] = {}
-    exec("def untyped(x, y: int) -> None:\n    'A docstring.'", names)  # noqa: S102
-    return names["untyped"]
-
-
-def any_number(*names: str, **more: int) -> None:
-    """A docstring."""
-
-
-def by_position(x: int, /) -> None:
-    """A docstring."""
-
-
-def odd_type(x: threading.Lock) -> None:
-    """A docstring."""
-
-
-def late_context(x: int, context: ToolContext) -> None:
-    """A docstring."""
-
-
-def unresolved(x: "Decimal") -> None:
-    """A docstring."""
-
-
-def two_types(x: int | str | None = None) -> None:
-    """A docstring."""
-
-
-def odd_default(x: int = cast("int", object())) -> None:
-    """A docstring."""
-
-
-def described_wrongly(x: int) -> None:
-    """A docstring.
-
-    Args:
-        y: Another.
-    """
+@pytest.mark.parametrize("parameters", UNFIT)
+def test_a_function_that_cannot_be_described_says_what_is_missing(parameters: str) -> None:
+    described = "" if parameters == "x: int" else "Do it."
+    described += "\n\n    Args:\n        x: One.\n" * (parameters == "y: int")
+    names = {"threading": threading, "ToolContext": ToolContext}
+    exec(f"def made({parameters}):\n    {described!r}", names)  # noqa: S102
+    with pytest.raises(TypeError, match=UNFIT[parameters]):
+        ToolRegistry([cast("Callable[..., object]", names["made"])])
 
 
 def yields() -> Iterator[int]:
@@ -335,32 +268,20 @@ class Service:
 
 
 INDESCRIBABLE: list[tuple[object, str]] = [
-    (no_docstring, "no_docstring cannot be a tool: it needs a docstring"),
-    (untyped(), "untyped cannot be a tool: the parameter `x` needs a type"),
-    (any_number, r"any_number cannot be a tool: \*names: str stands for any number of arguments.*; \*\*more"),
-    (by_position, "the parameter `x` is positional-only"),
-    (odd_type, "the parameter `x` cannot be described as JSON"),
-    (late_context, "only its first parameter can be the ToolContext"),
-    (unresolved, "its type hints cannot be resolved .*Decimal"),
-    (two_types, "the parameter `x` cannot be described as JSON: .*one type besides None"),
-    (odd_default, "the parameter `x` cannot be described as JSON"),
-    (described_wrongly, "the docstring describes what is no parameter: y"),
     (yields, "it yields"),
     (yields_later, "it yields"),
     (Service.method, "it is a method; make one of the bound method"),
     (Service, "neither a tool nor a function"),
     (5, "5 is neither a tool nor a function"),
     (lambda x: x, "'<lambda>' is no name for a tool"),
-    (functools.partial(by_position, 1), "neither a tool nor a function"),
+    (functools.partial(yields), "neither a tool nor a function"),
     (len, "positional-only"),
     (max, "has no signature to read"),
 ]
 
 
 @pytest.mark.parametrize(("function", "missing"), INDESCRIBABLE)
-def test_a_function_that_cannot_be_described_is_refused_with_what_is_missing(
-    function: Callable[..., object], missing: str
-) -> None:
+def test_what_is_no_function_is_refused(function: Callable[..., object], missing: str) -> None:
     with pytest.raises(TypeError, match=missing):
         ToolRegistry([function])
 
@@ -397,17 +318,21 @@ async def asked_about(
 
 
 @pytest.mark.parametrize(
-    ("effect", "mode", "allowed"),
+    ("effect", "modes"),
     [
-        *[("none", mode, True) for mode in ("plan", "ask", "auto", "allow")],
-        *[("read", mode, True) for mode in ("plan", "ask", "auto", "allow")],
-        *[("write", mode, mode in {"auto", "allow"}) for mode in ("plan", "ask", "auto", "allow")],
-        *[("run", mode, mode == "allow") for mode in ("plan", "ask", "auto", "allow")],
-        *[("network", mode, mode == "allow") for mode in ("plan", "ask", "auto", "allow")],
+        ("none", ("plan", "ask", "auto", "allow")),
+        ("read", ("plan", "ask", "auto", "allow")),
+        ("write", ("auto", "allow")),
+        ("run", ("allow",)),
+        ("network", ("allow",)),
     ],
 )
-async def test_the_effect_says_when_a_person_is_asked(effect: Effect, mode: Mode, allowed: bool) -> None:
-    assert (await asked_about(effect, mode))[0] is allowed
+async def test_the_effect_says_when_a_person_is_asked_and_rules_hold(effect: Effect, modes: tuple[Mode, ...]) -> None:
+    for mode in get_args(Mode):
+        assert (await asked_about(effect, mode))[0] is (mode in modes)
+    assert not (await asked_about(effect, "allow", deny=["deploy"]))[0]
+    assert (await asked_about(effect, "ask", allow=["deploy"]))[0]
+    assert not (await asked_about(effect, "auto", ask=["dep*"]))[0]
 
 
 async def test_a_person_sees_what_would_be_called() -> None:
@@ -415,13 +340,6 @@ async def test_a_person_sees_what_would_be_called() -> None:
     assert question.preview.title == "Call deploy"
     assert question.preview.text == 'place: "the moon"'
     assert question.accesses[0].target == "deploy place='the moon'"
-
-
-@pytest.mark.parametrize("effect", ["none", "read", "write", "run", "network"])
-async def test_rules_hold_for_functions(effect: Effect) -> None:
-    assert not (await asked_about(effect, "allow", deny=["deploy"]))[0]
-    assert (await asked_about(effect, "ask", allow=["deploy"]))[0]
-    assert not (await asked_about(effect, "auto", ask=["dep*"]))[0]
 
 
 async def test_a_rule_may_name_the_arguments() -> None:

@@ -318,12 +318,6 @@ async def test_what_was_allowed_in_such_a_folder_is_remembered(tmp_path: Path) -
             text.encode()
 
 
-async def test_a_page_cannot_start_behind_the_last_character(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("first\nabc")
-    with pytest.raises(ToolFailure, match="line 2 has only 3 characters"):
-        await call(registry(tmp_path).get("read_file"), tmp_path, path="a.txt", offset=2, chars=3)
-
-
 def test_arguments_nested_without_end_are_refused(tmp_path: Path) -> None:
     deep = reduce(lambda inner, _: f'{{"path":{inner}}}', range(5000), "1")
     # From 3.13 on, Python reads it.

@@ -1,11 +1,10 @@
 """`recall`: bounded answers, whatever is asked and whatever is found."""
 
-import json
 from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.storage.entries import stamped
@@ -58,12 +57,6 @@ HIT = RecallHit(
 )
 
 
-def test_the_model_is_told_what_it_does() -> None:
-    definition = Recall(Found()).definition
-    assert definition.name == "recall"
-    assert json.loads(definition.schema)["required"] == ["query"]
-
-
 async def test_an_answer_says_what_stands_where(tmp_path: Path) -> None:
     output = await call(Recall(Found(HIT)), tmp_path, query="fact")
     assert output.text.splitlines()[1:] == [
@@ -77,6 +70,36 @@ async def test_an_answer_says_what_stands_where(tmp_path: Path) -> None:
     assert "instruction" in output.text.splitlines()[0]
     assert output.paged
     assert output.summary == "1 found"
+
+
+@pytest.mark.parametrize(
+    ("hit", "told"),
+    [
+        (
+            {"role": "odd", "hidden": False, "tool": "", "call": ""},
+            "1. Entry 7, odd; 1970-01-01 00:16 UTC\ncharacters 0-14 of 14",
+        ),
+        ({"tool": "t" * 60, "call": "c" * 300}, f", result of {'t' * 60}({'c' * 300}); "),
+        ({"role": "tool_call", "tool": "t" * 61, "call": "c" * 301}, f", your call of {'t' * 60}…({'c' * 300}…); "),
+        (
+            {"role": "user", "session": "s1", "tool": "", "call": ""},
+            "1. Session s1, the user; 1970-01-01 00:16 UTC\nch",
+        ),
+        ({"read": "", "excerpt": "a\n~~~~\nb"}, "from line 1\n===\na\n~~~~\nb\n==="),
+    ],
+)
+async def test_what_is_told_of_a_hit(hit: dict[str, object], told: str, tmp_path: Path) -> None:
+    found = msgspec.convert({**msgspec.structs.asdict(HIT), **hit}, RecallHit)
+    assert told in (await call(Recall(Found(found)), tmp_path, query="y")).text
+
+
+@pytest.mark.parametrize(("size", "shown"), [(10, 8), (500, 8), (1_700, 3), (9_000, 1)])
+async def test_eight_hits_are_told_in_six_thousand_characters(size: int, shown: int, tmp_path: Path) -> None:
+    hits = [msgspec.structs.replace(HIT, excerpt="y" * size, offset=0)] * 10
+    text = (await call(Recall(Found(*hits)), tmp_path, query="y")).text
+    assert text.count("Entry 7") == shown
+    assert f"[{10 - shown} more. To narrow" in text
+    assert len(text) <= 6_000
 
 
 async def test_a_fact_is_found_byte_for_byte(tmp_path: Path) -> None:
@@ -119,22 +142,6 @@ async def test_an_answer_is_bounded_and_says_how_much_more_there_is(hits: list[R
     assert (f"[{total - shown:,} more." in output.text) == (total > shown)
 
 
-async def test_what_does_not_fit_is_cut_around_the_match(tmp_path: Path) -> None:
-    hit = msgspec.structs.replace(HIT, excerpt="a" * 9_000 + "needle" + "b" * 9_000, offset=9_000)
-    output = await call(Recall(Found(hit)), tmp_path, query="x")
-    assert "needle" in output.text
-    assert len(output.text) <= MAX_CHARACTERS
-
-
-@given(query=st.text(min_size=1))
-@settings(deadline=None, max_examples=20)
-async def test_any_query_gets_an_answer(tmp_path_factory: pytest.TempPathFactory, query: str) -> None:
-    log = stamped([user_message("some words"), user_message("a* OR (b")])
-    output = await call(Recall(Session(tmp_path_factory.mktemp("recall"), log)), Path(), query=query)
-    assert output.text
-    assert not output.is_error
-
-
 @pytest.mark.parametrize("query", ["\0", '"', "NEAR(", "x" * 10_000, "\u202e", "a\nb", "-", "😀"])
 async def test_an_odd_query_finds_nothing_in_one_line(tmp_path: Path, query: str) -> None:
     output = await call(Recall(Session(tmp_path, stamped([user_message("hello")]))), tmp_path, query=query)
@@ -146,11 +153,6 @@ async def test_an_empty_query_is_answered_with_what_to_do(tmp_path: Path) -> Non
     output = await call(Recall(Found(HIT)), tmp_path, query="")
     assert output.is_error
     assert "quote" in output.text
-
-
-async def test_wrong_arguments_are_a_failure_the_model_can_mend(tmp_path: Path) -> None:
-    with pytest.raises(ToolFailure, match="query"):
-        await call(Recall(Found()), tmp_path, question="x")
 
 
 async def test_it_needs_nobody_s_word(tmp_path: Path) -> None:

@@ -112,6 +112,11 @@ def test_harmless_differences_are_accepted(given_arguments: str, expected: tuple
         ("[1]", ["one JSON object"]),
         ('{"path":"\\ud800"}', ["not valid JSON"]),
         ('{"path":', ["not valid JSON"]),
+        ('{"path":"a","max_offset":5}', ["did you mean `offset`"]),
+        ('{"path":"a","xyz":5}', ["there is no argument `xyz`."]),
+        (f'{{"path":"a","{"x" * 60}":5}}', [f"`{'x' * 60}`."]),
+        (f'{{"path":"a","{"x" * 61}":5}}', [f"`{'x' * 60}…`."]),
+        (msgspec.json.encode(dict.fromkeys(map(str, range(11)))).decode(), ["`9`", "there are 1 more"]),
     ],
 )
 def test_what_does_not_fit_is_named(given_arguments: str, words: list[str]) -> None:
@@ -133,18 +138,6 @@ def test_a_parameter_without_description_is_refused() -> None:
 
     with pytest.raises(TypeError, match="path"):
         Signature.of(bare, "bare")
-
-
-def test_a_list_of_anything_says_so() -> None:
-    def tag(tags: list) -> None:  # type: ignore[type-arg]
-        """Tag it.
-
-        Args:
-            tags: What to say.
-        """
-
-    definition = Signature.of(tag, "tag").definition
-    assert json.loads(definition.schema)["properties"]["tags"]["items"] == {}
 
 
 class _Inside(msgspec.Struct):

@@ -20,7 +20,7 @@ from tui_agent.tools.tasks import Todo
         ([], "Noted: there is no task list any more.", "no items"),
         (["pending", "pending"], "Noted: 0 of 2 done.", "0/2 done"),
         (["done", "in_progress", "pending"], "Noted: 1 of 3 done.", "1/3 done"),
-        (["done", "done"], "Noted: all 2 are done.", "2/2 done"),
+        (["done"] * 50, "Noted: all 50 are done.", "50/50 done"),
     ],
 )
 async def test_it_says_how_far_the_list_is(tmp_path: Path, states: list[str], text: str, summary: str) -> None:

@@ -75,11 +75,6 @@ def test_a_stopped_write_changes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_top_folder_can_be_opened() -> None:
-    with open_folder(Path("/")) as descriptor:
-        assert descriptor > 0
-
-
 def _index(entries: list[bytes], version: int, more: bytes = b"") -> bytes:
     body = b"DIRC" + version.to_bytes(4, "big") + len(entries).to_bytes(4, "big") + b"".join(entries) + more
     return body + sha1(body, usedforsecurity=False).digest()

@@ -1,4 +1,3 @@
-import asyncio
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.support import call
-from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.encodings import FileKind, decode, encode, sniff
 from tui_agent.tools.files.paging import PageLimits, PastTheEnd, count_lines, read_page
 from tui_agent.tools.files.reading import ReadFile
@@ -88,21 +86,6 @@ def test_any_bytes_are_sniffed_and_text_goes_back_to_the_same_bytes(data: bytes)
     except ValueError:
         return
     assert encode(text, kind) == data
-
-
-@settings(deadline=None)
-@given(st.binary(max_size=2_000), LIMITS)
-def test_the_tool_shows_or_refuses_any_file(data: bytes, limits: PageLimits) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "f").write_bytes(data)
-        try:
-            output = asyncio.run(call(ReadFile(limits), Path(folder), path="f"))
-        except ToolFailure:
-            assert sniff(data, whole=True).encoding is None
-            return
-    output.text.encode()
-    assert output.paged
-    assert output.text
 
 
 async def test_a_page_with_its_notice_stays_within_the_limits(tmp_path: Path) -> None:

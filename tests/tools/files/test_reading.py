@@ -1,7 +1,5 @@
 import base64
 import os
-import socket
-from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -74,34 +72,6 @@ async def test_pictures_are_shown_and_other_binaries_described(tmp_path: Path) -
     with pytest.raises(ToolFailure, match="ELF program"):
         await call(ReadFile(), tmp_path, path="b")
     assert "empty" in (await call(ReadFile(), tmp_path, path="empty")).text
-
-
-async def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with socket.socket(socket.AF_UNIX) as server:
-        with chdir(tmp_path):  # the address of a socket has 107 bytes at most
-            server.bind("s")
-        for path, words in [
-            ("pipe", "a pipe"),
-            ("s", "a socket"),
-            ("/dev/null", "a device"),
-            ("/proc/self/environ", "interface of the kernel"),
-            (".", "Use list_dir"),
-        ]:
-            with pytest.raises(ToolFailure, match=words):
-                await call(ReadFile(), tmp_path, path=path)
-
-
-async def test_a_missing_file_names_its_neighbours(tmp_path: Path) -> None:
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "Settings.py").touch()
-    with pytest.raises(ToolFailure, match=r"src/setings.py does not exist.*Settings\.py"):
-        await call(ReadFile(), tmp_path, path="src/setings.py")
-    with pytest.raises(ToolFailure, match=r"deepest folder.*Nearest.*src"):
-        await call(ReadFile(), tmp_path, path="srcs/x/y")
-    (tmp_path / "plain").touch()
-    with pytest.raises(ToolFailure, match="not a folder"):
-        await call(ReadFile(), tmp_path, path="plain/x")
 
 
 async def test_a_file_of_two_gigabytes_is_read_in_place(tmp_path: Path) -> None:

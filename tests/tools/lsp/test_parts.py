@@ -10,7 +10,6 @@ import pytest
 from tests.tools.support import call
 from tui_agent.settings.schema import DiagnosticsSettings
 from tui_agent.tools.base import ToolFailure, ToolOutput
-from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.lsp.client import SETTLING_S, Diagnostic, LanguageServer
 from tui_agent.tools.lsp.diagnosing import SHOWN, Checks, _with
 from tui_agent.tools.lsp.disk import _stamps, _steps
@@ -22,9 +21,8 @@ from tui_agent.tools.lsp.lookups import (
     _listed,
     _locations,
     _outline,
-    _place,
 )
-from tui_agent.tools.lsp.programs import PROGRAMS, TYPESCRIPT, Program, Project
+from tui_agent.tools.lsp.programs import TYPESCRIPT, Program, Project
 from tui_agent.tools.lsp.servers import LOOKED_FOR, MAX_BYTES, LanguageServers, _state, _suffixes_in, text_of
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxFolders, SandboxMechanism
@@ -37,10 +35,6 @@ def _server(told: list[tuple[str, Any]] | None = None) -> LanguageServer:
     told_to: Any = SimpleNamespace(protocol=SimpleNamespace(notify=lambda method, given: keep.append((method, given))))
     server._client = told_to
     return server
-
-
-def _problem(message: str, line: int = 1, *, path: str = "/p/a.py", server: str = "srv") -> Diagnostic:
-    return Diagnostic(Path(path), line, 1, message, "srv", True, server)
 
 
 def test_a_server_is_told_of_texts_once_and_with_rising_numbers() -> None:
@@ -258,27 +252,6 @@ async def test_a_check_that_cannot_run_or_takes_too_long_says_nothing(tmp_path: 
         assert await checks.look(file, "a.py", text) == new
 
 
-def test_only_what_is_new_and_still_there_is_owed(tmp_path: Path) -> None:
-    places = SandboxFolders(folders=(tmp_path,), project=tmp_path, program=tmp_path, session=tmp_path, home=tmp_path)
-    servers = LanguageServers(DiagnosticsSettings(), Sandbox("off", places), tmp_path, trusted=True)
-    server = _server()
-    path, other = Path("/p/a.py"), Path("/p/b.py")
-
-    def take(*problems: Diagnostic, new: bool = True) -> None:
-        servers._take_in(server, {path: list(problems)}, is_new=new)
-
-    take(_problem("old"), new=False)
-    take(_problem("old", 5), _problem("new"))
-    servers._take_in(server, {other: [_problem("there", path=str(other))]}, is_new=True)
-    assert [each.message for each in servers._owed] == ["new", "there"]
-    take(_problem("old"), _problem("old", 2))
-    assert [each.message for each in servers._owed] == ["there", "old"]  # the new one is gone, a second old one came
-    servers._known[path].append(_problem("another's", server="other"))
-    take()
-    assert [each.message for each in servers.problems] == ["another's", "there"]
-    assert ([each.message for each in servers.owed()], servers.owed()) == (["there"], [])
-
-
 def test_a_server_may_write_nothing_where_commands_are_confined(tmp_path: Path) -> None:
     places = SandboxFolders(folders=(tmp_path,), project=tmp_path, program=tmp_path, session=tmp_path, home=tmp_path)
     for mechanism, confined in ((SandboxMechanism("landlock", ""), True), (SandboxMechanism("none", ""), False)):
@@ -401,12 +374,6 @@ def test_fifty_places_are_listed(count: int) -> None:
     assert output.summary == f"{count} found"
 
 
-def test_a_place_has_its_line(tmp_path: Path) -> None:
-    context: Any = SimpleNamespace(workspace=Workspace(tmp_path))
-    shown = [_place(context, tmp_path / "a.py", line, lines) for line, lines in ((1, ["a", " b "]), (2, ["a", "b"]))]
-    assert shown == ["a.py:2: b", "a.py:3"]
-
-
 def test_programs_are_of_the_files_language_and_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("pyright-langserver", "ruff", "gopls"):
         (tmp_path / name).touch(mode=0o755)
@@ -422,9 +389,6 @@ def test_programs_are_of_the_files_language_and_there(tmp_path: Path, monkeypatc
         [],
         [],
     ]
-    flags = {each.name: (each.waits, each.looks_up) for alike in PROGRAMS for each in alike}
-    assert {name for name, (waits, _) in flags.items() if waits} == {"gopls", "rust-analyzer"}
-    assert {name for name, (_, looks_up) in flags.items() if not looks_up} == {"ruff"}
 
 
 @pytest.mark.parametrize(

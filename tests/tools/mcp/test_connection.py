@@ -143,14 +143,6 @@ async def test_the_exit_code_is_told_of_a_server_that_left_a_message_unread(
             await talk.call("echo", text="up")
 
 
-async def test_a_changed_list_is_read_again(tmp_path: Path) -> None:
-    async with talking(faulty(), tmp_path) as talk:
-        await talk.call("grow")
-        talk.news.clear()
-        await talk.news.wait()
-        assert {tool.name for tool in talk.lists[-1].tools} - {tool.name for tool in talk.lists[0].tools} == {"grown_1"}
-
-
 @pytest.mark.parametrize(
     ("fault", "said"),
     [

@@ -63,19 +63,12 @@ async def test_any_number_of_fields_is_asked_for_and_optional_ones_may_be_left_o
 
 async def test_an_answer_that_does_not_fit_is_asked_for_again(tmp_path: Path) -> None:
     field = {"type": "integer", "minimum": 1, "maximum": 9}
-    result, asked = await filled_in(tmp_path, {"it": field}, ["many", "12", "3"], required=["it"])
+    result, asked = await filled_in(tmp_path, {"it": field}, ["many", "12", *["x"] * 20, "3"], required=["it"])
     assert result.content == {"it": 3}
-    assert [each.preview.text.rpartition("does not fit: ")[2] for each in asked[1:]] == [
+    assert [each.preview.text.rpartition("does not fit: ")[2] for each in asked[1:3]] == [
         "a whole number. Esc declines the form.",
         "a number from 1 to 9. Esc declines the form.",
     ]
-
-
-async def test_a_wrong_answer_never_declines_the_form(tmp_path: Path) -> None:
-    result, asked = await filled_in(tmp_path, {"it": {"type": "integer"}}, [*["many"] * 20, "3"], required=["it"])
-    assert (result.action, result.content, len(asked)) == ("accept", {"it": 3}, 21)
-    result, asked = await filled_in(tmp_path, {"it": {"type": "integer"}}, ["many"] * 4, required=["it"])
-    assert (result.action, len(asked)) == ("decline", 5)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_types import CallToolResult, GetPromptResult
+from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
 
 from tui_agent.tools.mcp.open_tasks import OpenTasks, call_key
-from tui_agent.tools.mcp.results import output_of, text_of_prompt
+from tui_agent.tools.mcp.results import output_of, text_of_prompt, text_of_resource
 
 LINK = {"type": "resource_link", "uri": "https://a.example/x", "name": "x"}
 
@@ -21,6 +21,7 @@ def _text(*said: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("content", "structured", "told"),
     [
+        (_text("a\x1b[31mb"), None, "ab"),
         (_text("a", "", "b"), None, "a\n\nb"),
         (_text("7"), {"result": 7}, "7"),
         (_text("seven"), {"result": "seven"}, "seven"),
@@ -57,6 +58,15 @@ def test_what_a_result_says(content: list[dict[str, Any]], structured: object, t
     output = output_of(CallToolResult.model_validate(given))
     link = "[a resource: https://a.example/x"
     assert (output.text, output.is_error, output.images) == (told.replace("{0}", link), failed, ())
+
+
+def test_pictures_are_looked_at_wherever_they_stand() -> None:
+    picture = {"type": "image", "mimeType": "image/png", "data": "eA=="}
+    inside = {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "image/png", "blob": "eA=="}}
+    output = output_of(CallToolResult.model_validate({"content": [picture, inside]}))
+    assert (output.text, len(output.images)) == ("", 2)
+    resource = ReadResourceResult.model_validate({"contents": [inside["resource"], {"uri": "a://b", "text": "said"}]})
+    assert text_of_resource(resource).endswith("said")
 
 
 def test_a_prompts_messages_are_told_with_their_roles() -> None:

@@ -9,7 +9,6 @@ import pytest
 from tests.tools.support import call
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
-from tui_agent.tools.files.reading import ReadFile
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.notes.memory import MAX_DESCRIPTION, MAX_TEXT, Memory, Notes, memory_folder
@@ -148,15 +147,6 @@ async def test_the_gate_treats_a_note_as_a_change_of_a_file(
     assert all("whole text" in question.preview.text for question in questions)
 
 
-async def test_notes_are_read_without_a_question_and_edited_only_with_one(tmp_path: Path, notes: Notes) -> None:
-    await write(notes, tmp_path, "n", text="the text")
-    workspace = Workspace(tmp_path / "project", read_roots=(tmp_path / "session", notes.folder))
-    path = str(notes.file("n"))
-    (access,) = ReadFile().access(json.dumps({"path": path}), workspace)
-    assert access.own
-    assert "the text" in (await call(ReadFile(), workspace, path=path)).text
-
-
 def test_each_project_has_its_own_folder(tmp_path: Path) -> None:
     one, other = tmp_path / "a" / "My Project", tmp_path / "b" / "My Project"
     one.mkdir(parents=True)
@@ -208,8 +198,9 @@ async def test_in_an_untrusted_project_a_note_is_asked_about_and_says_where_it_c
 
 async def test_notes_are_private(tmp_path: Path, notes: Notes) -> None:
     notes.folder.parent.mkdir(parents=True, mode=0o755)
-    await write(notes, tmp_path, "one")
-    for path, mode in ((notes.folder.parent, 0o700), (notes.folder, 0o700), (notes.folder / "one.md", 0o600)):
+    longest = "a-b2" * 15
+    await write(notes, tmp_path, longest)
+    for path, mode in ((notes.folder.parent, 0o700), (notes.folder, 0o700), (notes.folder / f"{longest}.md", 0o600)):
         assert path.stat().st_mode & 0o777 == mode
     assert notes.index.stat().st_mode & 0o777 == 0o600
 

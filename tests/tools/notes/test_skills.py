@@ -1,7 +1,6 @@
 import os
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,48 +16,6 @@ def skill(folder: Path, name: str, text: str) -> Path:
     file = folder / name / "SKILL.md"
     file.write_text(text)
     return file
-
-
-@pytest.mark.parametrize(
-    ("value", "read"),
-    [
-        ("plain words: and a colon", "plain words: and a colon"),
-        ("plain # a comment", "plain"),
-        ("a#b", "a#b"),
-        ("'it''s # quoted' # c", "it's # quoted"),
-        ('"tab\\t \\"q\\" \\u00e9 \\x41"', 'tab\t "q" é A'),
-        ('"goes on\n  here"', "goes on here"),
-        (">\n  folded\n  words\n\n  second", "folded words\nsecond"),
-        (">-\n  folded\n  more", "folded more"),
-        ("|\n  one\n    two\n", "one\n  two"),
-        ("first\n  goes on", "first goes on"),
-        ("", ""),
-        ("\n  - a\n  - b", "a, b"),
-        ("[a, 'b, c', \"d\"]", "a, b, c, d"),
-        ("{a: b}", ""),
-        ("\n  key: value", ""),
-        ('"not closed', "not closed"),
-    ],
-)
-def test_front_matter_is_read_in_every_way_it_is_written(value: str, read: str) -> None:
-    text = f"---\nName : x\ndescription: {value}\nlicense: MIT\n---\n\nBody: y\n"
-    keys, body = split_front_matter(text)
-    assert keys["description"] == read
-    assert keys["license"] == "MIT"
-    assert keys["name"] == "x"
-    assert body == "Body: y\n"
-
-
-@pytest.mark.parametrize("text", ["", "no front matter", "---\nname: never closed\n", " ---\nname: x\n---\n"])
-def test_a_file_without_front_matter_has_no_keys(text: str) -> None:
-    assert split_front_matter(text) == ({}, text)
-
-
-def test_windows_line_ends_and_a_byte_order_mark_are_taken() -> None:
-    assert split_front_matter("\ufeff---\r\nname: x\r\ndescription: y\r\n---\r\nz")[0] == {
-        "name": "x",
-        "description": "y",
-    }
 
 
 @given(st.text(max_size=200), st.text(max_size=200))

@@ -15,7 +15,7 @@ from tui_agent.tools.base import Access, ToolFailure, ToolOutput
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.web.addresses import literal, named_by, read_address, same_site
+from tui_agent.tools.web.addresses import named_by, read_address
 from tui_agent.tools.web.fetch_url import FetchUrl
 from tui_agent.tools.web.fetching import FetchLimits
 from tui_agent.tools.web.html import convert
@@ -98,53 +98,39 @@ async def failing(where: Path, url: str, *allow: str, limits: FetchLimits | None
 
 async def test_a_page_comes_as_markdown_with_its_title_and_absolute_links(tmp_path: Path) -> None:
     page = (
-        b"<!doctype html><title>A\n page</title><script>var secret</script><style>p{}</style><h1>Head</h1>"
-        b"<p>One <b>bold</b> <a href='/x?y=1'>link</a> <a href='#here'>here</a> <a href='javascript:go()'>go</a>"
-        b"<p hidden>hidden words<table><tr><th>k<th>v<tr><td>a|b<td><code>c</code></table><pre>x\n  y</pre>"
-        b"<dl><dt>term<dd>meaning</dl><img src='p (1).png' alt='A plan'><img src='spacer.gif'>"
+        b"<!doctype html><title>A\n page</title><script>var secret</script><h1>Head</h1>"
+        b"<p>One <b>bold</b> <a href='/x?y=1'>link</a> <img src='p.png' alt='A plan'>"
     )
     async with server({"/d/p": answer(page, Content_Type="text/html; charset=utf-8")}) as served:
         output = await fetch(tmp_path, f"{served.url}/d/p#part")
-    assert output.text.startswith(
-        f"URL: {served.url}/d/p\nTitle: A page\n\n# Head\n\nOne **bold** [link]({served.url}/x?y=1) here go"
-    )
-    assert "| k | v |\n| --- | --- |\n| a\\|b | `c` |" in output.text
-    assert "```\nx\n  y\n```" in output.text
-    assert "term\n\nmeaning" in output.text
-    assert f"![A plan](<{served.url}/d/p (1).png>)" in output.text
-    for unseen in ("secret", "hidden words", "p{}", "spacer"):
-        assert unseen not in output.text
+    words = f"# Head\n\nOne **bold** [link]({served.url}/x?y=1) ![A plan]({served.url}/d/p.png)"
+    assert output.text == f"URL: {served.url}/d/p\nTitle: A page\n\n{words}"
     assert served.seen[0]["host"] == f"127.0.0.1:{served.port}"
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "words"),
-    [
-        ("grün €".encode(), "text/plain; charset=iso-8859-1", "grün €"),
-        ("grün €".encode("cp1252"), "text/plain; charset=utf-8", "grün €"),
-        ("grün".encode("utf-16-le"), "text/plain; charset=utf-16le", "grün"),
-        ("grün".encode("utf-16"), "text/plain", "grün"),
-        ("привет".encode("koi8-r"), "text/plain; charset=KOI8-R", "привет"),
-        ("日本".encode("shift_jis"), "text/plain; charset='Shift_JIS'", "日本"),
-        ("<html><meta charset=windows-1251><p>мир".encode("cp1251"), "text/html", "мир"),
-        ("<html><meta http-equiv=x content='text/html; charset=windows-1251'>мир".encode("cp1251"), "text/html", "мир"),
-        (b"plain", "text/plain; charset=punycode", "plain"),
-        (b"gr\xfcn \xff", "text/plain; charset=no-such", "grün ÿ"),
-        ("ok ü ü ü ü ü ü ü ü ü ü ü ü".encode() + b"\xff", "text/plain; charset=utf-8", "ok ü ü"),
-        (b'{"a": [1]}', "application/json", '{"a": [1]}'),
-        (b"<feed><entry/></feed>", "application/atom+xml", "<feed><entry/></feed>"),
-        (b"<!-- c --> <!DOCTYPE html><p>x <i>y</i>", "", "x *y*"),
-        (b"# md", "text/markdown", "# md"),
-        (b"a,b\n1,2", "application/octet-stream", "a,b\n1,2"),
-    ],
-)
-async def test_text_is_read_whatever_its_charset_is_said_to_be(
-    tmp_path: Path, body: bytes, kind: str, words: str
-) -> None:
-    async with server({"/": answer(body, **({"Content_Type": kind} if kind else {}))}) as served:
-        output = await fetch(tmp_path, served.url)
-    assert words in output.text
-    assert "\ufffd" not in output.text or b"\xff" in body
+PRINTED: list[tuple[bytes, str, str]] = [
+    ("grün €".encode(), "text/plain; charset=iso-8859-1", "grün €"),
+    ("привет".encode("koi8-r"), "text/plain; charset=KOI8-R", "привет"),
+    ("日本".encode("shift_jis"), "text/plain; charset='Shift_JIS'", "日本"),
+    ("<html><meta charset=windows-1251><p>мир".encode("cp1251"), "text/html", "мир"),
+    ("<html><meta http-equiv=x content='text/html; charset=windows-1251'>мир".encode("cp1251"), "text/html", "мир"),
+    (b"plain", "text/plain; charset=punycode", "plain"),
+    (b"gr\xfcn \xff", "text/plain; charset=no-such", "grün ÿ"),
+    (b'{"a": [1]}', "application/json", '{"a": [1]}'),
+    (b"<feed><entry/></feed>", "application/atom+xml", "<feed><entry/></feed>"),
+    (b"<!-- c --> <!DOCTYPE html><p>x <i>y</i>", "", "x *y*"),
+    (b"a,b\n1,2", "application/octet-stream", "a,b\n1,2"),
+]
+
+
+async def test_text_is_read_whatever_its_charset_is_said_to_be(tmp_path: Path) -> None:
+    pages = {
+        f"/{number}": answer(body, **({"Content_Type": kind} if kind else {}))
+        for number, (body, kind, _) in enumerate(PRINTED)
+    }
+    async with server(pages) as served:
+        texts = [(await fetch(tmp_path, served.url + page)).text.split("\n\n", 1)[1] for page in pages]
+    assert texts == [words for _, _, words in PRINTED]
 
 
 async def test_pictures_are_shown_and_other_kinds_named(tmp_path: Path) -> None:
@@ -278,27 +264,7 @@ async def test_redirects_of_one_site_are_followed_up_to_a_limit(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "target",
-    [
-        "http://127.0.0.1:1/",
-        "http://localhost:1/x",
-        "http://2130706433/",
-        "http://0x7f.1/",
-        "http://[::1]/",
-        "http://[::ffff:127.0.0.1]/",
-        "http://[64:ff9b::a00:1]/",
-        "http://[2002:7f00:1::]/",
-        "http://[fd00::1]/",
-        "http://[fe80::1]/",
-        "http://169.254.169.254/latest/meta-data/",
-        "http://10.0.0.1/",
-        "http://192.168.1.1/",
-        "http://100.64.0.1/",
-        "http://0.0.0.0/",
-        "http://224.0.0.1/",
-        "http://printer.local/",
-        "http://a.localhost/",
-    ],
+    "target", ["http://127.0.0.1:1/", "http://localhost:1/x", "http://[fd00::1]/", "http://169.254.169.254/latest/"]
 )
 async def test_addresses_off_the_public_network_are_refused_at_first_and_after_a_redirect(
     tmp_path: Path, target: str
@@ -382,32 +348,40 @@ async def test_a_password_goes_to_its_own_origin_and_into_no_text(tmp_path: Path
     assert "s3cret" not in await failing(tmp_path, "ftp://me:s3cret@example.org/")
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        ("400 Bad Request", "refused it: check the address"),
-        ("402 Payment Required", "wants to be paid"),
-        ("404 Not Found", "404 Not Found. There is no such page"),
-        ("405 Method Not Allowed", "cannot be read with GET"),
-        ("410 Gone", "gone for good"),
-        ("451 Unavailable", "legal reasons"),
-        ("499 Odd", "refused it: check the address"),
-        ("500 Internal", "trouble of its own"),
-        ("599 ", "599 an error"),
-        ("403 Forbidden", "turns away automatic readers"),
-        ("401 Unauthorized", "wants a login"),
-        ("429 Too Many Requests", "Too many requests"),
-        ("503 Service Unavailable", "trouble of its own"),
-        ("418 ", "418 I'm a Teapot"),
-    ],
-)
-async def test_an_error_of_the_server_is_said_with_what_to_do(tmp_path: Path, status: str, words: str) -> None:
-    page = answer(b"<h1>Oh</h1>" + b"x" * 5_000, status, Content_Type="text/html", Retry_After="17")
-    async with server({"/": page}) as served:
-        text = await failing(tmp_path, served.url)
-    assert words in text
-    assert "asks to wait: 17 seconds." in text
-    assert "The server says:\n# Oh" in text
+STATUSES = {
+    "400 Bad Request": "refused it: check the address",
+    "401 Unauthorized": "wants a login",
+    "402 Payment Required": "wants to be paid",
+    "403 Forbidden": "turns away automatic readers",
+    "404 Not Found": "404 Not Found. There is no such page",
+    "405 Method Not Allowed": "cannot be read with GET",
+    "410 Gone": "gone for good",
+    "418 ": "418 I'm a Teapot",
+    "429 Too Many Requests": "Too many requests",
+    "451 Unavailable": "legal reasons",
+    "499 Odd": "refused it: check the address",
+    "500 Internal": "trouble of its own",
+    "503 Service Unavailable": "trouble of its own",
+    "599 ": "599 an error",
+}
+
+
+async def test_an_error_of_the_server_is_said_with_what_to_do_and_the_beginning_of_its_text(tmp_path: Path) -> None:
+    said = b"<h1>Oh</h1>" + b"x" * 5_000
+    pages = {f"/{status[:3]}": answer(said, status, Content_Type="text/html", Retry_After="17") for status in STATUSES}
+    pages |= {"/zip": answer(b"PK\3\4" + bytes(100), "500 Internal", Content_Type="application/zip")}
+    pages |= {"/long": answer(b"Gone away. " * 2_000, "500 Internal", Content_Type="text/plain")}
+    async with server(pages) as served:
+        for status, words in STATUSES.items():
+            text = await failing(tmp_path, f"{served.url}/{status[:3]}")
+            assert words in text
+            assert "asks to wait: 17 seconds." in text
+            assert "The server says:\n# Oh" in text
+            assert len(text) < 1_500
+        assert "The server says" not in await failing(tmp_path, f"{served.url}/zip")
+        text = await failing(tmp_path, f"{served.url}/long", limits=FetchLimits(bytes=1_000))
+    assert "500 Internal" in text
+    assert "The server says:\nGone away." in text
     assert len(text) < 1_500
 
 
@@ -494,21 +468,6 @@ async def test_only_what_was_let_through_is_fetched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "words"),
-    [(b"PK\3\4" + bytes(100), "application/zip", ""), (b"Gone away. " * 2_000, "text/plain", "Gone away.")],
-)
-async def test_of_an_errors_body_its_beginning_is_told_if_it_is_text(
-    tmp_path: Path, body: bytes, kind: str, words: str
-) -> None:
-    async with server({"/": answer(body, "500 Internal", Content_Type=kind)}) as served:
-        text = await failing(tmp_path, served.url, limits=FetchLimits(bytes=1_000))
-    assert "500 Internal" in text
-    assert ("The server says:" in text) == bool(words)
-    assert words in text
-    assert len(text) < 1_500
-
-
-@pytest.mark.parametrize(
     ("pattern", "named"),
     [
         ("http://10.0.0.1/*", True),
@@ -523,30 +482,6 @@ async def test_of_an_errors_body_its_beginning_is_told_if_it_is_text(
 def test_a_rule_names_a_host_only_in_full(pattern: str, named: bool) -> None:
     rules = [Rule("fetch_url", "http://a b/*"), Rule("fetch_url", pattern)]
     assert named_by(rules, read_address("http://10.0.0.1/")) == named
-
-
-@pytest.mark.parametrize(
-    ("host", "address"), [("0x7f.1", "127.0.0.1"), ("2130706433", "127.0.0.1"), ("1.2.3.4.5", ""), ("9x", "")]
-)
-def test_an_address_is_known_in_every_spelling(host: str, address: str) -> None:
-    assert str(literal(host) or "") == address
-
-
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [
-        ("example.org/x", "Did you mean https://example.org/x?"),
-        ("file:///etc/passwd", "must begin with http:// or https://"),
-        ("https://example.org\\@evil.example/", "backslashes"),
-        ("http://exa mple.org/", "spaces"),
-        ("http:///x", "names no host"),
-        ("http://example.org:99999/", "Port out of range"),
-        ("http://[fe80::1%25eth0]/", "zone"),
-        ("http://example.org/" + "x" * 9_000, "too long"),
-    ],
-)
-async def test_what_is_no_web_address_is_said(tmp_path: Path, url: str, words: str) -> None:
-    assert words in await failing(tmp_path, url)
 
 
 async def test_the_gate_asks_about_the_host_that_is_meant(tmp_path: Path) -> None:
@@ -586,18 +521,3 @@ def _certificate(folder: Path, name: str) -> Path:
         + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return path
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("https://a.example/", "https://a.example/x", True),
-        ("http://a.example/", "https://www.a.example/", True),
-        ("https://a.example/", "http://a.example/", False),
-        ("https://a.example/", "https://b.example/", False),
-        ("https://a.example/", "https://a.example:8443/", False),
-        ("http://a.example:8080/", "http://a.example:8080/x", True),
-    ],
-)
-def test_a_site_is_its_host_and_the_way_up_to_https(one: str, other: str, same: bool) -> None:
-    assert same_site(read_address(one), read_address(other)) is same
