@@ -9,23 +9,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import structs
 from rich.cells import cell_len
 from rich.style import Style
 
-from tests.tui.cards.test_subtasks import PROGRESS
-from tests.tui.cards.test_todos import LIST
 from tests.tui.context.test_rows import CATEGORIES, NOW, items, seen
-from tests.tui.pane.test_status_bar import FULL
 from tui_agent.agent.context import SwitchPreview
 from tui_agent.context.budget import Threshold
 from tui_agent.context.changes import ChangePreview, StepPreview
 from tui_agent.context.economics import StepPrice
+from tui_agent.context.layers.limits import Evicted
 from tui_agent.context.stats import ServerUse
-from tui_agent.conversation.entries import Hit, Outcome
+from tui_agent.conversation.entries import NO_OUTCOME, Hit, Outcome
 from tui_agent.conversation.tasks import PLAN
+from tui_agent.tools.base import SubtaskProgress
 from tui_agent.tools.diffs import unified
 from tui_agent.tui.cards.blocks import Level, ResultSize, ToolState
 from tui_agent.tui.cards.footer import FooterBlock
@@ -43,7 +42,7 @@ from tui_agent.tui.context.drawing import (
 from tui_agent.tui.context.previews import preview_rows, switch_rows
 from tui_agent.tui.context.rows import panel_rows
 from tui_agent.tui.painting.diffs import DiffLines, counts, diff_sections, draw_diff_start, file_of, visible_diff
-from tui_agent.tui.painting.glyphs import ASCII, UNICODE
+from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
 from tui_agent.tui.painting.lines import Line
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.painting.themes import THEMES
@@ -123,7 +122,18 @@ Second
 
 [google.com](https://evil.example) [https://a.example](https://a.example) [same](same) [](https://empty.example)
 
-<b>html</b> &amp; &lt;
+<b>html</b> &amp; &lt; <script>alert(1)</script> [bold]x[/bold] &#x202e;y
+
+[x.y](http://x.y/) <https://x.y/z> [a@x.y](mailto:a@x.y)
+
+These:
+- one
+  ```
+  - code
+  ```
+- two
+
+after
 
     indented code
 
@@ -146,11 +156,54 @@ DIFFS: Final = (
     unified("word " * 81 + "\n", "word " * 40 + "wort, " + "word " * 40 + "\n", "long.txt"),
     unified("one\ntwo\nthree\n", "1\n2\n", "fewer.txt"),
     unified("".join(f"{n}\n" for n in range(40)), "".join(f"{n}\n" for n in range(40) if n not in (3, 30)), "far.txt"),
+    unified("def f(a, b): return a + b", "def g(a, c): return a + c", "each.txt"),
+    unified("    call(one, three)", "        call(one, two, three)", "moved.txt"),
+    unified("one two three four", "one 2 3 four", "joined.txt"),
+    unified("a\fb\u2028c\nold\n", "a\fb\u2028c\nnew\n", "unseen.txt"),
+    unified("one\rold\rtwo\n", "one\rnew\rtwo\n", "returns.txt"),
+    unified("a\r\nold\r\n", "a\r\nnew\r\n", "windows.txt"),
+    unified("a\r\n", "a\n", "ends.txt"),
+    unified("a\n", "b", "ended.txt"),
+    unified("a", "b", "endless.txt"),
     "--- a\n+++ b\nBinary files differ",
     "@@ -98,3 +99,3 @@\n a\n-b\n+\x1b[1mc\n\n… 5 more lines",
 )
+PROGRESS: Final = SubtaskProgress(
+    "claude-haiku-5-5",
+    "working",
+    12_345,
+    0.0042,
+    calls=(
+        ("grep", '{"pattern":"TODO","path":"src"}'),
+        ("read_file", '{"path":"src/a.py"}'),
+        ("read_file", '{"path":"src/long_long_na…'),
+        ("list_dir", '{"path":"."}'),
+    ),
+    earlier=2,
+)
+LIST: Final = (
+    ("read the parser", "done"),
+    ("read its callers", "done"),
+    ("rename it", "in_progress"),
+    ("run the tests", "pending"),
+    ("say so", "pending"),
+)
+FULL: Final = StatusBarFacts(
+    model="anthropic:claude-sonnet-5-5",
+    mode="auto",
+    tokens=84_000,
+    window=200_000,
+    measured=True,
+    cost_usd=0.1234,
+    activity="running run_command",
+    since=100.0,
+)
 OLD: Final = "".join(f"line {number}\n" for number in range(1, 13)) + "total = first + second\n\tend"
 NEW: Final = OLD.replace("line 3\n", "").replace("line 11", "line 11\nand a new one").replace("second", "third") + "\n"
+
+
+def _tasks(*items: tuple[str, str]) -> str:
+    return json.dumps({"items": [{"text": text, "state": state} for text, state in items]})
 
 
 def conversation(*, open_all: bool) -> Transcript:
@@ -191,8 +244,7 @@ def conversation(*, open_all: bool) -> Transcript:
         shown.finish_tool(ran, state, text, note="9 steps", outcome=Outcome(exit_code=code, notes=1), seconds=61.0)
     work = shown.add_tool("a", "agentic_research", summary="find all", state=ToolState.RUNNING)
     shown.show_progress(work, PROGRESS.text, subtask=PROGRESS)
-    items = json.dumps({"items": [{"text": text, "state": state} for text, state in LIST]})
-    tasks = shown.add_tool("t", "todo", summary="{…}", arguments=items)
+    tasks = shown.add_tool("t", "todo", summary="{…}", arguments=_tasks(*LIST))
     shown.finish_tool(tasks, ToolState.OK, "Noted.", note="2/5 done")
     for steps in (6, 7):
         plan = json.dumps({"plan": "## Why\n\nBecause.", "steps": [f"step {number}" for number in range(steps)]})
@@ -213,6 +265,95 @@ def conversation(*, open_all: bool) -> Transcript:
     return shown
 
 
+class Call(NamedTuple):
+    """A finished call of a tool, and what its card is given."""
+
+    tool: str = "tool"
+    result: str = "done"
+    state: ToolState = ToolState.OK
+    note: str = ""
+    diff: str = ""
+    summary: str = ""
+    arguments: str = ""
+    outcome: Outcome = NO_OUTCOME
+    size: ResultSize | None = None
+    seconds: float | None = None
+
+
+PRINTED: Final = "".join(f"line {number}\n" for number in range(1, 3_001)) + "[exit code 0, 0.1 s]"
+LEFT_RUNNING: Final = "still running in the background as process 71: command_output(process=71) reads what it prints"
+CALLS: Final = (
+    Call("run_command", "..\n2 passed\n[exit code 0]", note="exit code 0 · 2 passed"),
+    Call(result="..\n2 passed\n[exit code 0]", note="exit code 0 · 2 passed"),
+    Call(result="Do not repeat it.", state=ToolState.DENIED, note="You declined it: use make"),
+    Call("run_command", "Do not repeat it.", ToolState.DENIED, "You declined it"),
+    Call(result="no module\n[exit code 1]", state=ToolState.ERROR, note="exit code 1 · no module"),
+    Call(result="no module\n[exit code 1]", state=ToolState.ERROR, note="stopped"),
+    Call("read_file", "1\tone\n2\t\n3\tthree\n4\n"),
+    Call(result="one\n\nthree"),
+    Call("write_file", diff=unified("", "".join(f"new {number}\n" for number in range(50)), "a")),
+    Call("edit_file", arguments='{"old": "a", "new": "b"}', diff="--- x\n+++ x\n@@ -1 +1 @@\n-a\n+b"),
+    Call(summary="a.py limit=5", arguments='{"path": "a.py", "content": "one\\ntwo", "limit": 5}'),
+    Call(arguments="{not json"),
+    Call("grep", "a.py", outcome=Outcome(hits=(Hit("a.py", 1, "x" * 200), Hit("2024.md", 3, "third")), hit_count=2)),
+    Call("web_search", "for the model\n" * 20, outcome=Outcome(
+        hits=tuple(Hit(f"Title {number}\x1b[2J", 0, f"https://{number}.example/") for number in range(5)), hit_count=5
+    )),
+    Call("your shell", "".join(f"line {number}\n" for number in range(1, 21)), summary="seq 20"),
+    Call("your shell", f"begins {'and goes on ' * 700}\nlast"),
+    Call("run_command", Evicted(PRINTED, PRINTED[:900], PRINTED[-900:]).text("large/1"),
+         outcome=Outcome(exit_code=0, line_count=3_001, notes=1), size=ResultSize(lines=3_001)),
+    Call("run_command", f"ready\n[{LEFT_RUNNING}]", note=LEFT_RUNNING, summary="serve --all " * 20,
+         outcome=Outcome(left_running=71, notes=1), seconds=1.1),
+    Call("run_command", "begin\n\nthe end\n\n[exit code 1, 0.3 s]\n[and a note]", ToolState.ERROR,
+         outcome=Outcome(exit_code=1, notes=2)),
+    Call("todo", "todo: item 1 has no text.", ToolState.ERROR, arguments=_tasks(*LIST)),
+    Call("todo", "Noted: there is no task list any more.", arguments=_tasks()),
+    Call("todo", arguments=_tasks(*((text, "pending") for text, _ in LIST))),
+    Call("todo", arguments=_tasks(*((text, "done") for text, _ in LIST))),
+    Call("todo", arguments=_tasks(
+        ("\x1b[2Jone\ntwo [red]three[/]\u202e", "in_progress"), ("漢字" * 60, "pending"), ("word " * 30, "done")
+    )),
+    Call("agentic_research", "There are two.", summary="find all"),
+)  # fmt: skip
+
+
+def details(*, open_all: bool) -> Transcript:
+    """What differs in a detail from a block of `conversation`."""
+    shown = Transcript()
+    over = structs.replace(PROGRESS, log="20260101-010101-abcd:sub:12345678")
+    for number, call in enumerate(CALLS):
+        tool = shown.add_tool(
+            f"{number}", call.tool, summary=call.summary, arguments=call.arguments, state=ToolState.RUNNING
+        )
+        shown.show_progress(tool, "", subtask=over)
+        shown.finish_tool(
+            tool, call.state, call.result, size=call.size, diff=call.diff, note=call.note, outcome=call.outcome,
+            seconds=call.seconds,
+        )  # fmt: skip
+    waiting = shown.add_tool("w", "agentic_research", state=ToolState.RUNNING)
+    shown.show_progress(waiting, "", subtask=SubtaskProgress("", "waiting: other subtasks are running"))
+    shown.add_reasoning("So.", seconds=0.04, tokens=25)
+    shown.add_notice(
+        Level.INFO,
+        "Found",
+        "Sandbox  what commands may write here, all of them\nplain text that wraps in a column\n"
+        "     3  you said this and then more of it\n        and so on it went",
+    )
+    shown.add_user("".join(f"pasted {number}\n" for number in range(1, 301)) + "what is this?")
+    shown.add_user("x" * 3_000)
+    saved = "cost $0.047, saves $0.0020 a call"
+    for seq, reason in enumerate(("asked for; 5 facts are left out", "", "undone"), 1):
+        shown.add_boundary(
+            "turns summarised", before=84_200, after=21_000, saved=saved, reason=reason, text="# S", seq=seq,
+            restores=not reason,
+        )  # fmt: skip
+    shown.mark_undone(3)
+    if open_all:
+        shown.toggle_all()
+    return shown
+
+
 def _written(line: Line) -> str:
     roles: list[str] = []
     for segment in line.segments:
@@ -222,19 +363,30 @@ def _written(line: Line) -> str:
     return f"{line.text.rstrip()}\t{' '.join(roles)}{' #' if line.header else ''}{line.ending!r}"
 
 
+def _blocks(shown: Transcript, width: int, glyphs: Glyphs, most: int = 1_000) -> Iterator[str]:
+    """Each block; of one that is taller, the first and the last of its lines."""
+    before = None
+    for block in shown:
+        painting = BlockPainting(block, before, width, Look(PALETTE, glyphs))
+        before = block
+        estimated = painting.height
+        lines = [line for section in range(len(painting.heights)) for line in painting.lines(section)]
+        assert all(line.width <= width for line in lines)
+        yield f"--- {type(block).__name__}, {len(lines)} lines, estimated {estimated}"
+        yield from map(_written, lines if len(lines) <= most else [*lines[: most // 2], *lines[-3:]])
+
+
 def _painted() -> Iterator[str]:
     for open_all in (False, True):
         for width in WIDTHS:
             yield f"=== {'open' if open_all else 'closed'}, {width} cells"
-            look = Look(PALETTE, UNICODE if width != WIDTHS[0] else ASCII)
-            before = None
-            for block in conversation(open_all=open_all):
-                painting = BlockPainting(block, before, width, look)
-                before = block
-                estimated = painting.height
-                lines = [line for section in range(len(painting.heights)) for line in painting.lines(section)]
-                yield f"--- {type(block).__name__}, {len(lines)} lines, estimated {estimated}"
-                yield from map(_written, lines)
+            yield from _blocks(conversation(open_all=open_all), width, UNICODE if width != WIDTHS[0] else ASCII)
+        yield f"=== details, {'open' if open_all else 'closed'}"
+        yield from _blocks(details(open_all=open_all), 62, UNICODE, most=24)
+        for width in (1, 5, 9):
+            assert any(_blocks(details(open_all=open_all), width, ASCII))
+    yield "=== what is copied"
+    yield from (f"{block.plain_text[:400]!r} {len(block.code)}" for block in details(open_all=False))
     look = Look(PALETTE, UNICODE)
     for from_change, at_most in ((False, None), (True, 5)):
         diff = DiffLines(visible_diff(unified(OLD, NEW, "a.py")), from_change=from_change, at_most=at_most)
@@ -306,6 +458,8 @@ def _context() -> Iterator[str]:
         structs.replace(FULL, window=0, since=-3_600.0, cost_usd=0.02, turn_cost_usd=0.02, measured=False),
         StatusBarFacts(model="m", hint="Press Ctrl+C again to quit", tokens=1, window=100_000, ticks=(("clear", 1.0),)),
         StatusBarFacts(activity="starting", since=200.0),
+        StatusBarFacts(model="ollama:\x1b]0;x\x07a\nb", activity="running a command", since=100.0, loop="10m"),
+        StatusBarFacts(model="m", activity="running a command", since=106.0, window=1_000_000, tokens=4_700, soon="x"),
     ):
         yield from _status(status)
 
