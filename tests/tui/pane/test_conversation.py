@@ -1,18 +1,20 @@
-"""The pane in a running app: keys, mouse, selection, themes, hostile text."""
+"""The pane in a running app: selection, themes, sizes, and when it paints. `test_walk_of_keys` has its keys."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
+from rich.color import Color
 from textual.app import App, ComposeResult
 from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.widgets import Input
 from typing_extensions import override
 
 from tui_agent.tui.cards.blocks import ToolState
+from tui_agent.tui.cards.prose import fenced_code
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
 from tui_agent.tui.painting.themes import THEMES, register_themes
 from tui_agent.tui.pane.conversation import ConversationPane
@@ -28,20 +30,36 @@ class PaneApp(App[None]):
     def __init__(self, transcript: Transcript, glyphs: Glyphs) -> None:
         super().__init__()
         self.pane = ConversationPane(transcript, glyphs=glyphs)
+        self.told: list[str] = []
+        """What the pane has said of keys."""
 
     @override
     def compose(self) -> ComposeResult:
         yield self.pane
+        yield Input(compact=True)
 
     def on_mount(self) -> None:
         register_themes(self)
         self.theme = THEMES[0].name
         self.pane.focus()
 
+    def on_conversation_pane_copied(self, message: ConversationPane.Copied) -> None:
+        assert self.clipboard == message.text
+        self.told.append(f"copied {message.what}: {message.text!r}")
+
+    def on_conversation_pane_undo_asked(self, message: ConversationPane.UndoAsked) -> None:
+        self.told.append(f"undo {message.block.seq}")
+
+    def on_conversation_pane_rewind_asked(self, message: ConversationPane.RewindAsked) -> None:
+        self.told.append(f"rewind {message.seq}")
+
+    def on_conversation_pane_fork_asked(self, message: ConversationPane.ForkAsked) -> None:
+        self.told.append(f"fork {message.seq}")
+
 
 @asynccontextmanager
 async def running(
-    transcript: Transcript, size: tuple[int, int] = (60, 12), glyphs: Glyphs = UNICODE
+    transcript: Transcript, size: tuple[int, int] = (60, 13), glyphs: Glyphs = UNICODE
 ) -> AsyncIterator[Pilot[None]]:
     app = PaneApp(transcript, glyphs)
     async with app.run_test(size=size) as pilot:
@@ -68,16 +86,6 @@ def conversation(turns: int = 3) -> Transcript:
     return transcript
 
 
-async def test_it_opens_at_the_end_and_follows() -> None:
-    transcript = conversation(5)
-    async with running(transcript) as pilot:
-        assert screen_of(pilot)[-1] == "  Answer 4 is here."
-        block = transcript.start_prose()
-        transcript.stream(block, "A new line")
-        pane_of(pilot).flush()
-        assert screen_of(pilot)[-1] == "  A new line"
-
-
 async def test_a_burst_of_fragments_reaches_the_screen_in_a_few_paints() -> None:
     transcript = conversation(1)
     async with running(transcript) as pilot:
@@ -99,95 +107,6 @@ async def test_a_burst_of_fragments_reaches_the_screen_in_a_few_paints() -> None
             await pilot.pause(0.01)
         assert "w199" in "\n".join(screen_of(pilot))
         assert len(versions) <= 2
-
-
-async def test_scrolling_up_holds_the_view_and_end_returns() -> None:
-    transcript = conversation(6)
-    async with running(transcript) as pilot:
-        pane = pane_of(pilot)
-        await pilot.press("pageup")
-        held = screen_of(pilot)
-        transcript.add_prose("appended while reading")
-        pane.flush()
-        assert screen_of(pilot)[:-1] == held[:-1]
-        assert screen_of(pilot)[-1].endswith("2 new lines · End")
-        assert not pane.following
-        await pilot.press("end")
-        assert screen_of(pilot)[-1] == "  appended while reading"
-        assert pane_of(pilot).following
-        await pilot.press("home")
-        assert screen_of(pilot)[0].endswith("prompt 0")
-        assert not pane_of(pilot).following
-
-
-async def test_the_block_cursor_opens_a_card_whose_header_stays_in_place() -> None:
-    async with running(conversation(4)) as pilot:
-        await pilot.press("k", "k")
-        pane = pane_of(pilot)
-        assert pane.cursor_block is pane.transcript.tool("call 3")
-        place = next(y for y, line in enumerate(screen_of(pilot)) if "file3.py" in line)
-        assert screen_of(pilot)[place].startswith("▎")
-        await pilot.press("enter")
-        opened = screen_of(pilot)
-        assert "file3.py" in opened[place]
-        assert sum("row 3." in line for line in opened) > 3
-        await pilot.press("enter")
-        assert sum("row 3." in line for line in screen_of(pilot)) == 3
-
-
-async def test_all_cards_toggle_at_once() -> None:
-    async with running(conversation(2), size=(60, 40)) as pilot:
-        pane = pane_of(pilot)
-        assert sum("row" in line for line in screen_of(pilot)) == 6
-        pane.toggle_all()
-        assert sum("row" in line for line in screen_of(pilot)) == 16
-        pane.toggle_all()
-        assert sum("row" in line for line in screen_of(pilot)) == 6
-
-
-async def test_prompts_are_reached_in_both_directions() -> None:
-    async with running(conversation(9)) as pilot:
-        pane = pane_of(pilot)
-        for expected in ("prompt 8", "prompt 7", "prompt 6"):
-            await pilot.press("left_square_bracket")
-            assert expected in "\n".join(screen_of(pilot))
-            assert pane.cursor_block is not None
-        await pilot.press("right_square_bracket")
-        assert screen_of(pilot)[0] == "▎ prompt 7"
-
-
-async def test_y_copies_the_source_of_the_block() -> None:
-    async with running(conversation(2)) as pilot:
-        await pilot.press("k", "y")
-        assert pilot.app.clipboard == "Answer **1** is here."
-
-
-async def test_the_last_answer_and_each_piece_of_its_code_are_copied() -> None:
-    transcript = conversation(1)
-    transcript.add_prose("First\n```\none\n```\n```sh\ntwo\n```")
-    transcript.add_user("and now?")
-    async with running(transcript) as pilot:
-        pane = pane_of(pilot)
-        assert pane.copy_answer()
-        assert pilot.app.clipboard.startswith("First\n```")
-        found: list[str] = []
-        for _ in range(3):
-            assert pane.copy_answer(code=True)
-            found.append(pilot.app.clipboard)
-        assert [each.strip() for each in found] == ["one", "two", "one"]
-
-
-async def test_a_click_on_a_header_toggles_and_elsewhere_does_not() -> None:
-    async with running(conversation(1), size=(60, 20)) as pilot:
-        tool = pane_of(pilot).transcript.tool("call 0")
-        assert tool is not None
-        header = next(y for y, line in enumerate(screen_of(pilot)) if "file0.py" in line)
-        await pilot.click(ConversationPane, offset=(8, header))
-        assert not tool.collapsed
-        await pilot.click(ConversationPane, offset=(8, header + 4))
-        assert not tool.collapsed
-        await pilot.click(ConversationPane, offset=(8, header))
-        assert tool.collapsed
 
 
 async def test_a_mouse_selection_copies_across_blocks_without_gutters() -> None:
@@ -236,39 +155,40 @@ async def test_selected_text_survives_heights_above_it_changing() -> None:
         assert pilot.app.screen.get_selected_text() == "Answer"
 
 
-@pytest.mark.parametrize("theme", [theme.name for theme in THEMES] + ["ansi-dark", "textual-light"])
-async def test_every_theme_paints(theme: str) -> None:
+async def test_every_theme_paints_in_its_own_colours() -> None:
     async with running(conversation(2)) as pilot:
-        before = screen_of(pilot)
-        pilot.app.theme = theme
-        await pilot.pause()
-        assert screen_of(pilot) == before
+        text, grounds = screen_of(pilot), list[set[Color | None]]()
+        for theme in (*(theme.name for theme in THEMES if not theme.ansi), "textual-light", "ansi-dark"):
+            pilot.app.theme = theme
+            await pilot.pause()
+            assert screen_of(pilot) == text
+            line = pane_of(pilot).render_line(11)
+            grounds.append({segment.style.bgcolor for segment in line if segment.style})
+            assert grounds[-1] not in grounds[:-1]
 
 
-async def test_a_theme_repaints_in_its_own_colours() -> None:
-    async with running(conversation(2)) as pilot:
-        dark = pane_of(pilot).render_line(11)
-        pilot.app.theme = "paper"
-        await pilot.pause()
-        light = pane_of(pilot).render_line(11)
-        assert {s.style.bgcolor for s in dark if s.style}.isdisjoint({s.style.bgcolor for s in light if s.style})
-
-
-async def test_ascii_glyphs() -> None:
-    transcript = conversation(1)
-    transcript.start_reasoning("thinking")
-    transcript.add_boundary("Cleared", before=10, after=5, reason="cold")
-    async with running(transcript, size=(60, 24), glyphs=ASCII) as pilot:
-        assert all(line.isascii() for line in screen_of(pilot))
-
-
-@pytest.mark.parametrize("size", [(20, 5), (3, 2), (1, 1), (200, 60)])
-async def test_any_size(size: tuple[int, int]) -> None:
+async def test_any_size() -> None:
     async with running(conversation(3)) as pilot:
-        await pilot.resize_terminal(*size)
-        await pilot.press("pageup", "k", "enter", "end", "home", "j")
         pane = pane_of(pilot)
-        assert all(pane.render_line(y).cell_length == pane.size.width for y in range(pane.size.height))
+        for size in ((20, 6), (3, 3), (1, 1), (200, 60)):
+            await pilot.resize_terminal(*size)
+            await pilot.press("pageup", "k", "enter", "end", "home", "j")
+            assert all(pane.render_line(y).cell_length == pane.size.width for y in range(pane.size.height))
+
+
+async def test_a_running_card_spins_in_one_cell_without_layout_and_stops() -> None:
+    transcript = Transcript()
+    tool = transcript.add_tool("1", "run_command", summary="sleep", state=ToolState.RUNNING)
+    async with running(transcript, glyphs=ASCII) as pilot:
+        pane, pictures = pane_of(pilot), set[str]()
+        while len(pictures) < 4:
+            pictures.add(screen_of(pilot)[0])
+            await pilot.pause(0.02)
+        assert {picture.replace(picture[2], "?", 1) for picture in pictures} == {"  ? Run sleep  running"}
+        transcript.finish_tool(tool, ToolState.OK, "done")
+        pane.flush()
+        assert screen_of(pilot)[0].startswith("  * Run")
+        assert not pane.spinning
 
 
 async def test_an_empty_transcript_takes_every_key() -> None:
@@ -327,6 +247,11 @@ async def test_nothing_is_painted_while_nothing_changes() -> None:
         await pilot.pause(0.3)
         assert painted == []
         assert not pane.auto_refresh
+
+
+def test_code_is_what_stands_in_a_fence_that_may_be_open() -> None:
+    texts = ("", "``inline``", "    indented, not a fence", "```\na\n\nb")
+    assert [fenced_code(text) for text in texts] == [[], [], [], ["a\n\nb"]]
 
 
 def test_encoded_lines_order_like_lines() -> None:

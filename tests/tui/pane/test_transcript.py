@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.text import compact_count
 from tui_agent.tui.cards.blocks import Block, Level, SubtaskBlock, ToolState
 from tui_agent.tui.pane.transcript import ALL_CARDS, Transcript
 
@@ -34,9 +33,12 @@ def test_every_change_counts_a_version_and_names_the_block() -> None:
     transcript.stream(prose, "tial")
     transcript.finish(prose)
     transcript.toggle_all()
+    card = transcript.add_tool("a", "grep")
+    assert transcript.toggle(card)
 
-    assert heard == [0, 1, 1, 1, 1, ALL_CARDS]
+    assert heard == [0, 1, 1, 1, 1, ALL_CARDS, 2, 2]
     assert (prose.version, prose.text, prose.streaming) == (3, "partial", False)
+    assert (card.version, card.collapsed) == (2, True)
 
 
 def test_all_cards_open_and_close_and_new_ones_follow() -> None:
@@ -54,30 +56,10 @@ def test_all_cards_open_and_close_and_new_ones_follow() -> None:
     assert [block.collapsed for block in transcript] == [True, True, True]
 
 
-def test_a_card_that_is_opened_is_told_of() -> None:
-    transcript = Transcript()
-    card = transcript.add_tool("a", "grep")
-    heard: list[int | None] = []
-    transcript.listen(heard.append)
-    assert transcript.toggle(card)
-    assert (heard, card.version, card.collapsed) == ([0], 1, False)
-
-
 def test_what_has_nothing_inside_does_not_open() -> None:
     transcript = Transcript()
     assert not transcript.toggle(transcript.add_user("hello"))
     assert not transcript.toggle(transcript.add_reasoning("", seconds=2))
-
-
-def test_prompts_are_found_in_both_directions() -> None:
-    transcript = Transcript()
-    transcript.add_user("one")
-    transcript.add_prose("answer")
-    transcript.add_user("two")
-    assert transcript.prompt_beside(2, -1) == 0
-    assert transcript.prompt_beside(0, -1) is None
-    assert transcript.prompt_beside(0, 1) == 2
-    assert transcript.prompt_beside(2, 1) is None
 
 
 def test_hostile_text_is_clean_in_every_field() -> None:
@@ -108,20 +90,6 @@ def test_a_rewind_forgets_what_came_after() -> None:
     assert transcript.tool("a") is None
     assert transcript.get(tool.id) is None
     assert transcript.add_user("two").index == 1
-
-
-def test_counts_are_short() -> None:
-    shown = [compact_count(count) for count in (0, 999, 1000, 9949, 84_200, 999_499, 1_300_000)]
-    assert shown == ["0", "999", "1.0k", "9.9k", "84k", "999k", "1.3M"]
-
-
-def test_a_streamed_answer_holds_no_more_than_its_text() -> None:
-    transcript = Transcript()
-    prose = transcript.start_prose()
-    for _ in range(1000):
-        transcript.stream(prose, "word ")
-    transcript.finish(prose)
-    assert prose.text == "word " * 1000
 
 
 def asked(*numbers: int) -> Transcript:

@@ -138,35 +138,6 @@ def test_text_in_view_does_not_move_when_heights_above_are_corrected() -> None:
     assert viewport.top_line != guessed
 
 
-def test_the_end_is_followed_until_the_user_scrolls_up() -> None:
-    transcript = filled(5)
-    viewport = viewport_of(transcript)
-    transcript.listen(lambda index: viewport.update(index) if index is not None else None)
-    block = transcript.start_prose("first")
-    viewport.settle()
-    assert viewport.rows[-1].line.text.strip() == "first"
-
-    viewport.move(-1)
-    held = shown(viewport)
-    transcript.stream(block, "\n\nsecond\n\nthird")
-    viewport.settle()
-    assert shown(viewport) == held
-
-    viewport.move_to_end()
-    assert viewport.following
-    assert viewport.rows[-1].line.text.strip() == "third"
-
-
-def test_scrolling_down_to_the_end_follows_again() -> None:
-    viewport = viewport_of(filled(10))
-    viewport.move(-5)
-    states = []
-    for step in (4, 1):
-        viewport.move(step)
-        states.append(viewport.following)
-    assert states == [False, True]
-
-
 def test_painted_lines_are_bounded_however_far_one_scrolls() -> None:
     transcript = filled(400)
     transcript.toggle_all()

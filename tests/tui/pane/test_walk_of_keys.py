@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from tests.tui.pane.test_conversation import conversation, pane_of, running, screen_of
+from tests.tui.pane.test_conversation import PaneApp, conversation, pane_of, running, screen_of
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.painting.glyphs import ASCII
 from tui_agent.tui.pane.transcript import Transcript
@@ -24,6 +24,13 @@ KEYS: Final = (
 )
 
 
+CODE: Final = "Two:\n\n```python\nfirst = 1\n```\n\nand\n\n- in a list:\n  ```\n  second = 2\n    deeper\n  ```\n"
+MESSAGE_KEYS: Final = (
+    *("r", "f", "up", "r", "u", "up", "r", "f", "pageup", "pagedown", "tab", "shift+tab"),
+    *("slash", "m", "escape"),
+)
+
+
 def _long() -> Transcript:
     transcript = conversation(3)
     transcript.add_prose("# Head\n\n" + "words " * 60 + "\n\n```py\nx = 1\n```")
@@ -31,26 +38,41 @@ def _long() -> Transcript:
     return transcript
 
 
+def _messages() -> Transcript:
+    """Twenty messages of the user, with their numbers from 1 on, one without, and a step that can be undone."""
+    transcript = Transcript()
+    for number in range(1, 21):
+        transcript.add_user(f"message {number}", seq=number)
+    transcript.add_boundary("cleared", seq=23, before=9_000, after=8_000)
+    transcript.add_user("not in the log yet")
+    return transcript
+
+
 async def _seen() -> list[str]:
     told: list[str] = []
     transcript = _long()
-    async with running(transcript, size=(46, 8), glyphs=ASCII) as pilot:
-        pane = pane_of(pilot)
-
+    async with running(transcript, size=(46, 9), glyphs=ASCII) as pilot:
+        app, pane = pilot.app, pane_of(pilot)
+        assert isinstance(app, PaneApp)
         before: list[str] = []
 
         def tell(what: str) -> None:
             told.append(f"--- {what}: at {pane._cursor}, line {pane._viewport.top_line}{', follows' * pane.following}")
+            told.extend(f"> {said}" for said in app.told)
+            app.told.clear()
             # Hits are counted a moment at a time.
             seen = [re.sub(r"(\d+ of \d+\+?|\.\.\.) - ", "# of # - ", line) for line in screen_of(pilot)]
             if seen != before:
                 told.extend(seen)
             before[:] = seen
 
+        async def press(*keys: str) -> None:
+            for key in keys:
+                await pilot.press(key)
+                tell(key)
+
         tell("start")
-        for key in KEYS:
-            await pilot.press(key)
-            tell(key)
+        await press(*KEYS)
         await pilot.press("pageup")
         transcript.add_prose("One more line.")
         await pilot.pause(0.1)
@@ -66,9 +88,28 @@ async def _seen() -> list[str]:
         pane.toggle_all()
         await pilot.pause()
         tell("all open")
-        await pilot.resize_terminal(30, 5)
+        await pilot.resize_terminal(30, 6)
         await pilot.pause()
         tell("smaller")
+        transcript.add_prose(CODE)
+        transcript.add_user("and now?")
+        await press("end", "up", "up", "y", "c", "c", "c", "down", "c")
+        for code in (False, True, True):
+            assert pane.copy_answer(code=code)
+            await pilot.pause()
+            tell("of the answer")
+        await pilot.resize_terminal(70, 10)
+        transcript = _messages()
+        pane.show(transcript)
+        pane.reveal(22)
+        tell("messages")
+        await press(*MESSAGE_KEYS)
+        pane.reveal(1)
+        tell("the first")
+        await press(*["down"] * 5)
+        transcript.add_notice(Level.INFO, "new")
+        pane.flush()
+        tell("what is new")
     return told
 
 
