@@ -11,34 +11,15 @@ from tui_agent.agent.turn.pictures import MAX_PICTURES
 from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
 from tui_agent.tui.prompt.file_index import FRESH_S, MAX_FOUND, FileIndex
 from tui_agent.tui.prompt.mentions import (
-    Mention,
     ProjectFiles,
     as_mention,
-    mention_before,
     mentioned,
-    missing_files,
     read_pictures,
 )
 
 PNG: Final = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "mention"),
-    [
-        ("@", Mention(0, "")),
-        ("see @src/ma", Mention(4, "src/ma")),
-        ("(@a", Mention(1, "a")),
-        ('@"my dir/fi', Mention(0, "my dir/fi")),
-        ("mail@example.org", None),
-        ("@a b", None),
-        ("", None),
-    ],
-)
-def test_where_a_path_is_written(text: str, mention: Mention | None) -> None:
-    assert mention_before(text) == mention
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -190,9 +171,3 @@ def test_not_more_pictures_than_a_message_takes(tmp_path: Path) -> None:
     found = read_pictures(" ".join(map(as_mention, names)), tmp_path)
     assert len(found.images) == MAX_PICTURES
     assert "only the first" in found.problems[0]
-
-
-def test_a_file_that_is_mentioned_and_not_there_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a b.py").write_text("")
-    text = 'see @"a b.py", @gone.py and @src/lost.md; @anna, me@home.org, @x.png and @docs:notes.md know, \0@\0.py'
-    assert missing_files(text, tmp_path) == ["gone.py", "src/lost.md"]

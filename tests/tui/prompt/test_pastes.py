@@ -6,43 +6,6 @@ from hypothesis import strategies as st
 from tui_agent.tui.prompt.pastes import MAX_CHARACTERS, Pastes
 
 
-def test_a_short_paste_is_inserted_as_it_is() -> None:
-    assert Pastes().fold("two\r\nlines") == "two\nlines"
-
-
-def test_a_long_paste_becomes_a_chip_that_names_its_size() -> None:
-    pastes = Pastes()
-    text = "x\n" * 3_411 + "x"
-    assert pastes.fold(text) == "[pasted 3,412 lines]"
-    assert pastes.unfold("see [pasted 3,412 lines] and tell") == f"see {text} and tell"
-
-
-def test_one_long_line_is_counted_in_characters() -> None:
-    assert Pastes().fold("x" * 2_000) == "[pasted 2,000 characters]"
-
-
-def test_two_pastes_of_one_size_are_told_apart() -> None:
-    pastes = Pastes()
-    first, second = pastes.fold("a" * 2_000), pastes.fold("b" * 2_000)
-    assert first != second
-    assert pastes.fold("a" * 2_000) == first
-    assert pastes.unfold(first + second) == "a" * 2_000 + "b" * 2_000
-
-
-def test_a_text_that_comes_back_is_folded_as_it_was() -> None:
-    pastes = Pastes()
-    chip = pastes.fold("line\n" * 300)
-    assert chip == "[pasted 300 lines]"
-    assert pastes.fold_again("look:\n" + "line\n" * 300 + "why?") == f"look:\n{chip}why?"
-
-
-def test_what_a_terminal_should_not_show_is_folded_however_short() -> None:
-    pastes = Pastes()
-    chip = pastes.fold("\x1b]0;title\x07")
-    assert chip.startswith("[pasted")
-    assert pastes.unfold(chip) == "\x1b]0;title\x07"
-
-
 def test_a_chip_inside_a_pasted_text_stays_text() -> None:
     pastes = Pastes()
     chip = pastes.fold("y" * 2_000)
