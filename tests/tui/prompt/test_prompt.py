@@ -1,4 +1,4 @@
-"""The prompt under real key presses."""
+"""The prompt under keys that `test_walk_of_prompt` does not press, and under what others do to it."""
 
 from pathlib import Path
 from typing import cast
@@ -67,82 +67,20 @@ async def paste(app: PromptApp, pilot: Pilot[None], text: str) -> None:
     await pilot.pause()
 
 
-async def test_enter_sends_and_empties(app: PromptApp) -> None:
+async def test_what_waited_for_its_pictures_is_not_sent_once_it_is_called_off(app: PromptApp) -> None:
     async with app.run_test() as pilot:
-        await write(pilot, "hi there")
-        await pilot.press("enter")
-        assert app.sent == [("hi there", "hi there")]
-        assert app.area.prompt.text == ""
-
-
-@pytest.mark.parametrize("called_off", ["escape", "emptied"])
-async def test_what_waited_for_its_pictures_is_not_sent_once_it_is_called_off(app: PromptApp, called_off: str) -> None:
-    async with app.run_test() as pilot:
-        await write(pilot, "look")
-        app.area.prompt.action_paste_picture()
-        await pilot.press("enter")
-        if called_off == "escape":
-            await pilot.press("escape")
-        else:
-            app.area.prompt.clear_draft()
-        app.area.prompt.pictures_pasted("here")
-        await pilot.pause()
-        assert app.sent == []
-
-
-async def test_nothing_but_space_is_not_sent(app: PromptApp) -> None:
-    async with app.run_test() as pilot:
-        await pilot.press("space", "enter")
-        assert app.sent == []
-        assert app.area.prompt.text == " "
-
-
-async def test_ctrl_j_begins_a_line_and_the_prompt_grows_to_a_third_of_the_screen(app: PromptApp) -> None:
-    async with app.run_test(size=(80, 24)) as pilot:
-        assert app.area.prompt.size.height == 1
-        await pilot.press("a", "ctrl+j", "b")
-        await pilot.pause()
-        assert app.area.prompt.text == "a\nb"
-        assert app.area.prompt.size.height == 2
-        for _ in range(20):
-            await pilot.press("ctrl+j")
-        await pilot.pause()
-        assert 6 <= app.area.prompt.size.height <= 8
-
-
-async def test_up_and_down_at_the_edges_walk_through_what_was_sent(app: PromptApp) -> None:
-    async with app.run_test() as pilot:
-        for text in ("one", "two"):
-            await write(pilot, text)
+        for called_off in ("escape", "emptied"):
+            await write(pilot, "look")
+            app.area.prompt.action_paste_picture()
             await pilot.press("enter")
-        await pilot.press("up")
-        assert app.area.prompt.text == "two"
-        await pilot.press("up")
-        assert app.area.prompt.text == "one"
-        await pilot.press("down", "down")
-        assert app.area.prompt.text == ""
-
-
-async def test_up_inside_several_lines_moves_the_cursor(app: PromptApp) -> None:
-    async with app.run_test() as pilot:
-        await write(pilot, "sent")
-        await pilot.press("enter", "a", "ctrl+j", "b", "up")
-        assert app.area.prompt.text == "a\nb"
-        assert app.area.prompt.cursor_location[0] == 0
-        await pilot.press("up")
-        assert app.area.prompt.text == "a\nb"
-
-
-async def test_a_large_paste_is_a_chip_and_sent_whole(app: PromptApp) -> None:
-    text = "\n".join(f"line {number}" for number in range(3_412))
-    async with app.run_test() as pilot:
-        await write(pilot, "see ")
-        await paste(app, pilot, text)
-        assert app.area.prompt.text == "see [pasted 3,412 lines]"
-        await pilot.press("enter")
-        assert app.sent == [(f"see {text}", "see [pasted 3,412 lines]")]
-        await pilot.press("up", "enter")
-        assert app.sent[1] == app.sent[0]
+            if called_off == "escape":
+                await pilot.press("escape")
+            else:
+                app.area.prompt.clear_draft()
+            app.area.prompt.pictures_pasted("here")
+            await pilot.pause()
+            assert app.sent == []
+            app.area.prompt.clear_draft()
 
 
 async def test_ten_megabytes_are_sent_as_they_are(app: PromptApp) -> None:
@@ -152,14 +90,6 @@ async def test_ten_megabytes_are_sent_as_they_are(app: PromptApp) -> None:
         assert app.area.prompt.text == "[pasted 100,000 lines]"
         await pilot.press("enter")
         assert app.sent[0][0] == text
-
-
-async def test_a_backslash_at_the_end_begins_another_line(app: PromptApp) -> None:
-    async with app.run_test() as pilot:
-        await pilot.press("a", "backslash", "enter", "b", "backslash", "backslash", "enter")
-        assert app.sent == [("a\nb\\\\", "a\nb\\\\")]
-        await pilot.press("!", "l", "s", "backslash", "enter")
-        assert app.area.prompt.text == "!ls\\\n"
 
 
 async def test_another_textual_replaces_as_a_program_does(app: PromptApp) -> None:
@@ -176,47 +106,30 @@ async def test_another_textual_replaces_as_a_program_does(app: PromptApp) -> Non
         assert app.area.prompt.text == "bc"
 
 
-async def test_backspace_takes_a_chip_as_one(app: PromptApp) -> None:
+CHIP = "[pasted 5,000 characters]"
+INSIDE_A_CHIP = {
+    ("backspace",): "a b",
+    ("delete",): "a b",
+    ("ctrl+w",): "a b",
+    ("ctrl+k",): "a ",
+    ("ctrl+u",): "b",
+    ("ctrl+k", "ctrl+y"): f"a {CHIP}b",
+    ("ctrl+w", "ctrl+y"): f"a {CHIP}b",
+    ("c",): f"a {CHIP}cb",
+    ("ctrl+j",): f"a {CHIP}\nb",
+}
+
+
+async def test_inside_a_chip_no_key_breaks_it(app: PromptApp) -> None:
     async with app.run_test() as pilot:
-        await write(pilot, "a")
-        await paste(app, pilot, "x" * 5_000)
-        await pilot.press("backspace")
-        assert app.area.prompt.text == "a"
-
-
-@pytest.mark.parametrize(
-    ("keys", "left", "sent"),
-    [
-        (("backspace",), "a b", "a b"),
-        (("delete",), "a b", "a b"),
-        (("ctrl+w",), "a b", "a b"),
-        (("ctrl+k",), "a ", "a "),
-        (("ctrl+u",), "b", "b"),
-        (("ctrl+k", "ctrl+y"), "a [pasted 5,000 characters]b", f"a {'x' * 5_000}b"),
-        (("ctrl+w", "ctrl+y"), "a [pasted 5,000 characters]b", f"a {'x' * 5_000}b"),
-        (("c",), "a [pasted 5,000 characters]cb", f"a {'x' * 5_000}cb"),
-        (("ctrl+j",), "a [pasted 5,000 characters]\nb", f"a {'x' * 5_000}\nb"),
-    ],
-)
-async def test_inside_a_chip_no_key_breaks_it(app: PromptApp, keys: tuple[str, ...], left: str, sent: str) -> None:
-    async with app.run_test() as pilot:
-        await write(pilot, "a ")
-        await paste(app, pilot, "x" * 5_000)
-        await write(pilot, "b")
-        await pilot.press("home", *["right"] * 6, *keys)
-        assert app.area.prompt.text == left
-        await pilot.press("enter")
-        assert app.sent == [(sent, left)]
-
-
-async def test_tab_completes_a_command(app: PromptApp) -> None:
-    async with app.run_test() as pilot:
-        await write(pilot, "/")
-        shown = [app.area.completions.display]
-        await pilot.press("down", "tab")
-        assert app.area.prompt.text == "/model "
-        assert [*shown, app.area.completions.display] == [True, False]
-        assert app.sent == []
+        for keys, left in INSIDE_A_CHIP.items():
+            await write(pilot, "a ")
+            await paste(app, pilot, "x" * 5_000)
+            await write(pilot, "b")
+            await pilot.press("home", *["right"] * 6, *keys)
+            assert app.area.prompt.text == left
+            await pilot.press("enter")
+            assert app.sent.pop() == (left.replace(CHIP, "x" * 5_000), left)
 
 
 async def test_the_keys_of_the_list_can_be_others(tmp_path: Path) -> None:
@@ -234,13 +147,6 @@ async def test_the_keys_of_the_list_can_be_others(tmp_path: Path) -> None:
         assert app.sent == [("/help", "/help")]
 
 
-async def test_enter_takes_a_whole_command_and_sends_it(app: PromptApp) -> None:
-    async with app.run_test() as pilot:
-        await write(pilot, "/he")
-        await pilot.press("enter")
-        assert app.sent == [("/help", "/help")]
-
-
 async def test_keys_in_one_go_take_nothing_that_was_offered_before_them(app: PromptApp) -> None:
     async with app.run_test() as pilot:
         await write(pilot, "/")
@@ -249,14 +155,6 @@ async def test_keys_in_one_go_take_nothing_that_was_offered_before_them(app: Pro
             app.area.prompt.post_message(events.Key(key, key if len(key) == 1 else None))
         await pilot.pause()
         assert app.sent == [("/model", "/model")]
-
-
-async def test_enter_on_a_command_that_needs_more_only_completes_it(app: PromptApp) -> None:
-    async with app.run_test() as pilot:
-        await write(pilot, "/m")
-        await pilot.press("enter")
-        assert app.area.prompt.text == "/model "
-        assert app.sent == []
 
 
 async def test_what_was_only_guessed_at_is_completed_first_and_run_by_the_next_enter(app: PromptApp) -> None:
@@ -282,51 +180,14 @@ async def test_what_was_only_guessed_at_is_completed_first_and_run_by_the_next_e
         assert app.sent.pop() == ("/config", "/config")
 
 
-@pytest.mark.parametrize("given", ["begin", "put"])
-async def test_a_slash_behind_a_text_that_was_given_back_is_a_slash(app: PromptApp, given: str) -> None:
+async def test_a_slash_behind_a_text_that_was_given_back_is_a_slash(app: PromptApp) -> None:
     async with app.run_test() as pilot:
         prompt = app.area.prompt
-        getattr(prompt, given)("look in src")
-        await write(pilot, "/core")
-        assert prompt.text == "look in src/core"
-
-
-async def test_ctrl_y_inserts_what_was_deleted_by_line_or_word(app: PromptApp) -> None:
-    async with app.run_test() as pilot:
-        prompt = app.area.prompt
-        await write(pilot, "one two")
-        await pilot.press("ctrl+minus", "ctrl+y")
-        assert prompt.text == "one two", "nothing was deleted: what was undone is typed again"
-        for key, left, then in (("ctrl+w", "one ", "home"), ("ctrl+u", "", "end"), ("ctrl+k", "", "end")):
-            prompt.replace_draft("one two")
-            await pilot.press("home" if key == "ctrl+k" else "end", key)
-            assert prompt.text == left
-            await pilot.press("ctrl+y", then)
-            assert prompt.text == "one two"
-
-
-async def test_escape_closes_the_list_and_keeps_the_text(app: PromptApp) -> None:
-    async with app.run_test() as pilot:
-        await write(pilot, "/h")
-        await pilot.press("escape")
-        assert not app.area.completions.display
-        assert app.area.prompt.text == "/h"
-
-
-async def test_ctrl_d_leaves_only_an_empty_prompt(app: PromptApp) -> None:
-    async with app.run_test() as pilot:
-        await pilot.press("a", "left", "ctrl+d")
-        assert (app.area.prompt.text, app.left) == ("", 0)
-        await pilot.press("ctrl+d")
-        assert app.left == 1
-
-
-async def test_a_text_given_back_stands_before_what_was_written_since(app: PromptApp) -> None:
-    async with app.run_test() as pilot:
-        await write(pilot, "new")
-        app.area.prompt.put("old")
-        await pilot.pause()
-        assert app.area.prompt.text == "old\nnew"
+        for give in (prompt.begin, prompt.put):
+            give("look in src")
+            await write(pilot, "/core")
+            assert prompt.text == "look in src/core"
+            prompt.clear_draft()
 
 
 async def test_what_was_typed_around_a_paste_comes_back_as_text(app: PromptApp) -> None:
@@ -391,14 +252,6 @@ async def test_signs_that_join_others_are_written_as_they_are_typed(app: PromptA
         assert app.area.prompt.text == text
 
 
-async def test_what_is_typed_into_an_earlier_text_ends_the_steps_back(app: PromptApp) -> None:
-    for text in ("alpha", "beta"):
-        app.area.prompt.sent.add(text)
-    async with app.run_test() as pilot:
-        await pilot.press("up", "x", "up")
-        assert app.area.prompt.text == "betax"
-
-
 async def test_completions_come_back_with_the_focus(app: PromptApp) -> None:
     async with app.run_test() as pilot:
         await write(pilot, "/he")
@@ -408,13 +261,3 @@ async def test_completions_come_back_with_the_focus(app: PromptApp) -> None:
         app.area.prompt.focus()
         await pilot.pause()
         assert app.area.completions.marked is not None
-
-
-async def test_enter_in_the_middle_of_a_text_completes_and_sends_nothing(app: PromptApp) -> None:
-    async with app.run_test() as pilot:
-        await write(pilot, " me")
-        app.area.prompt.move_cursor((0, 0))
-        await write(pilot, "/help")
-        await pilot.press("enter")
-        assert app.sent == []
-        assert app.area.prompt.text == "/help me"

@@ -23,20 +23,10 @@ KEYS: Final = (
     *("slash", "down", "down", "up", "up", "tab", "space", "x", "ctrl+u", "slash", "down", "tab", "y", "ctrl+u"),
     *("slash", "m", "enter", "ctrl+u", "slash", "h", "escape", "enter", "slash", "h", "enter", "slash", "z", "ctrl+u"),
     *("a", "paste", "b", "left", "backspace", "ctrl+z", "left", "backspace", "enter", "paste", "enter", "up", "ctrl+u"),
-    *(
-        "a",
-        "backslash",
-        "enter",
-        "b",
-        "shift+left",
-        "shift+left",
-        "delete",
-        "enter",
-        "up",
-        "ctrl+d",
-        "ctrl+u",
-        "ctrl+d",
-    ),
+    *("a", "backslash", "enter", "b", "shift+left", "shift+left", "delete", "enter", "up", "ctrl+d"),
+    *("left", "ctrl+d", "ctrl+d", "up", "up", "x", "up", "end", "ctrl+u", "a", "ctrl+j", "b", "up", "up", "down"),
+    *("down", "ctrl+u", "backspace", "ctrl+u", "space", "enter", "ctrl+u", "m", "home", "slash", "h", "enter"),
+    *("end", "ctrl+u", "b", "backslash", "backslash", "enter", "!", "l", "backslash", "enter", *["ctrl+j"] * 7),
 )
 
 
