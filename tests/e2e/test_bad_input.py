@@ -20,44 +20,6 @@ def program(tmp_path: Path) -> Program:
     return Program.in_folder(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--model", "claud-opus"), 'no model "claud-opus"'),
-        (("--model", "gemini-3"), "several models: gemini-3.8-flash, gemini-3"),
-        (("--model", "claude-opus-5-5"), "set ANTHROPIC_API_KEY"),
-        (("--model", "gemini-3.8-flash"), "set GEMINI_API_KEY"),
-        (("--ask", "sometimes"), "--ask"),
-        (("--set", "compaction.treshold=0.5"), "compaction.threshold"),
-        (("-r", "no-such-session"), "There is no session"),
-        (("-c",), "no session to continue"),
-    ],
-)
-def test_what_cannot_start_says_why_in_one_line(program: Program, arguments: tuple[str, ...], said: str) -> None:
-    done = program.run("-p", "hello", *arguments)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert said in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert "Traceback" not in done.stderr
-    assert not list(program.home.glob("sessions/*"))
-
-
-def test_a_malformed_config_is_named_with_its_line(program: Program) -> None:
-    (program.home / "config.json").write_text('{\n  "compaction": {"threshold": 0.5,,}\n}')
-    done = program.run("-p", "hello")
-    assert done.returncode == 2
-    assert "config.json" in done.stderr
-    assert "2" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_no_terminal(program: Program) -> None:
-    done = program.run()
-    assert done.returncode == 2
-    assert "-p PROMPT" in done.stderr
-
-
 def test_a_damaged_session_is_set_aside_and_said(program: Program) -> None:
     session = str(program.ask("-p", "read calc.py", "--model", "offline")["session_id"])
     damaged = program.home / "sessions" / session / "checkpoints.sqlite"
@@ -123,19 +85,17 @@ def test_a_binary_file_and_invalid_text_are_handled(program: Program) -> None:
     assert b"not valid UTF-8" in done.stderr
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "gemini"])
-def test_hostile_text_from_a_model_and_a_tool_breaks_nothing(provider: str, tmp_path: Path) -> None:
+def test_hostile_text_from_a_model_and_a_tool_breaks_nothing(tmp_path: Path) -> None:
     script = Script.of(
         Step(
             text=HOSTILE, reasoning=HOSTILE, calls=(Call("read_file", {"path": "evil.txt"}), Call("no_such", {"a": 1}))
         ),
         Step(text=HOSTILE),
     )
-    model = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.1-pro-preview"}[provider]
-    with in_process(provider, tmp_path, script) as server:
+    with in_process("gemini", tmp_path, script) as server:
         program = Program.in_folder(tmp_path, server.environment)
         (program.project / "evil.txt").write_bytes(HOSTILE.encode() + b"\xff\xfe\xed\xa0\x80")
-        answer = program.ask("-p", "go", "--model", model)
+        answer = program.ask("-p", "go", "--model", "gemini-3.1-pro-preview")
         again = program.ask("-c", "-p", "and again")
         assert (answer["exit"], again["exit"]) == (0, 0)
         assert again["result"] == HOSTILE

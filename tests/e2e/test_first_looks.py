@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from tests.agent.summaries import Reader
-from tests.e2e.person import BREAK, DOWN, ENTER, PAGE_DOWN, SIZES, Person, at_the_terminal
+from tests.e2e.person import BREAK, ENTER, PAGE_DOWN, SIZES, Person, at_the_terminal
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
@@ -168,38 +168,3 @@ def _figures(person: Person) -> list[float]:
     """What writing it costs, and the next call."""
     found = [re.search(rf"{label} +(?:about )?\$(\d+\.\d+)", person.screen) for label in ("Writing it", "Next call")]
     return [float(each[1]) for each in found if each is not None]
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("size", SIZES)
-def test_a_key_is_kept_where_the_system_keeps_keys_and_forgotten_there(
-    project: Path, tmp_path: Path, server: AnthropicServer, size: tuple[int, int]
-) -> None:
-    home, keys = tmp_path / "home", tmp_path / "keys.json"
-    more = {"PYTHON_KEYRING_BACKEND": "tests.e2e.file_keyring.FileKeyring", "TEST_KEYRING": str(keys)}
-    with at_the_terminal(project, home, size=size, url=server.url, more=more) as person:
-        _is_there(person)
-        person.says("/key", "Which provider is the key for?", "Claude (Anthropic)")
-        person.sends(ENTER)
-        person.sees("Keys are made at")
-        person.sends(f"{server.api_key}{ENTER}")
-        person.sees("How long should the key be kept?", "it is written nowhere")
-        person.sends(DOWN + ENTER)
-        person.sees("The key is kept in the system's keyring", "answers from here on")
-        person.says("Is it done?", "It is done.")
-        person.waits_until_ready()
-        person.sends(BREAK * 2)
-        assert person.terminal.ends() == 0
-    assert server.api_key in keys.read_text()
-    for file in home.rglob("*"):
-        assert not file.is_file() or server.api_key.encode() not in file.read_bytes(), file
-    with at_the_terminal(project, home, size=size, url=server.url, more=more) as person:
-        _is_there(person)
-        person.says("Is it still?", "It is done.")
-        person.waits_until_ready()
-        person.says("/key", "kept in the system")
-        person.sends("Forget")
-        person.no_longer_sees("Gemini (Google)")
-        person.sends(ENTER)
-        person.sees("The key is out of the system's keyring")
-    assert server.api_key not in keys.read_text()

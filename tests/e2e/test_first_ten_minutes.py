@@ -2,20 +2,17 @@
 
 import stat
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.e2e.person import BACK_TAB, BREAK, DOWN, ENTER, ESC, PAGE_DOWN, SIZES, TAB, UP, Person, at_the_terminal
+from tests.e2e.person import BACK_TAB, BREAK, ENTER, ESC, PAGE_DOWN, SIZES, TAB, Person, at_the_terminal
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.ollama import OllamaServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, Script, Step, Turn
-from tests.tui.app.test_terminal_app import Terminal
 
-HISTORY, PANEL, RENAME, FORK, DELETE = "\x12", "\x1bOQ", "\x12", "\x06", "\x18"
+HISTORY, PANEL = "\x12", "\x1bOQ"
 TILL: Final = "def total(prices):\n    # TODO: tax\n    return sum(prices)\n"
 TAXED: Final = "def total(prices):\n    return sum(prices) * 1.2\n"
 TALK: Final = "".join(f"Line {number} of what the till is for.\n\n" for number in range(40))
@@ -52,22 +49,6 @@ SCRIPT: Final = Script(
         ),
         Turn((Step(text=TALK, chunk=36, fault=Fault(kind="stall", after=30, seconds=8)),), when="Talk on"),
         Turn((Step(text=TALK),), when="Talk"),
-        Turn((Step(text="Here is the draft of it."),), when="Write a file AGENTS.md"),
-        Turn((Step(text="Nothing is wrong with it."),), when="Review what is changed"),
-        Turn(
-            (
-                Step(
-                    text="They run.",
-                    calls=(
-                        Call("run_command", {"command": "echo listening on 8000; sleep 300", "background": True}),
-                        Call("run_command", {"command": "for i in $(seq 30); do echo row $i; done"}),
-                        Call("run_command", {"command": "echo it was there; exit 3"}),
-                    ),
-                ),
-                Step(text="One failed."),
-            ),
-            when="Run them",
-        ),
         Turn((Step(text="Yes, and more."),)),
     ),
 )
@@ -287,100 +268,6 @@ def _leaves(person: Person) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("size", SIZES)
-def test_earlier_sessions(project: Path, tmp_path: Path, server: AnthropicServer, size: tuple[int, int]) -> None:
-    """The picker at the start, a session that another process holds, and renaming, forking and deleting."""
-    home = tmp_path / "home"
-
-    def at(*arguments: str) -> AbstractContextManager[Person]:
-        return at_the_terminal(project, home, *arguments, size=size, url=server.url, key=server.api_key)
-
-    with at() as person:
-        person.says("Talk", "Line 39")
-        person.waits_until_ready()
-        person.says("/theme harbour", "is saved for every project")
-        person.says("/mode plan", "Mode plan: read only")
-        _quits(person)
-    with at("-r") as person:
-        person.sees("Sessions: last used", "Talk", "Line 0")
-        person.sends(ENTER)
-        person.no_longer_sees("Sessions: last used")
-        person.sees("Line 39", " plan ")
-        person.types("the prompt has the keyboard")
-        with at("-c") as another:
-            another.sees("The session is in use", "A new session here")
-            another.sends(ENTER)
-            another.no_longer_sees("The session is in use")
-            another.sees("Say what you would like done here")
-            another.waits_until_ready()
-            another.says("Something else", "Yes, and more.")
-            another.waits_until_ready()
-            person.empties()
-            _quits(person)
-            _keeps_house(another, home)
-
-
-def _quits(person: Person) -> None:
-    person.sends(BREAK * 2)
-    assert person.terminal.ends() == 0
-
-
-def _keeps_house(person: Person, home: Path) -> None:
-    """In the list of sessions one gets a name, another branch and an end, the last after a question."""
-    person.says("/sessions", "Sessions: last used", "Something else", "Talk")
-    person.sends("Talk")
-    person.no_longer_sees("Something else  ")
-    person.sends(RENAME)
-    person.sees("Rename the session")
-    person.sends(f"\x15The till{ENTER}")
-    person.sees("Sessions: last used", "The till")
-    person.sends("The till")
-    person.no_longer_sees("Something else  ")
-    person.sends(FORK)
-    person.no_longer_sees("Sessions: last used")
-    person.sees("Line 39")
-    person.waits_until_ready()
-    before = set((home / "sessions").iterdir())
-    person.says("/sessions", "Sessions: last used", "Something else", "The till  ")
-    person.sends("Something")
-    person.no_longer_sees("The till  ")
-    person.sends(DELETE)
-    person.sees("Delete this session?", "Keep it")
-    person.sends(DOWN + ENTER)
-    person.sees("Sessions: last used")
-    person.terminal.until(lambda: len(before - set((home / "sessions").iterdir())) == 1)
-    person.closes("Sessions: last used")
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("size", SIZES)
-def test_what_a_project_brings(project: Path, tmp_path: Path, server: AnthropicServer, size: tuple[int, int]) -> None:
-    """The question names files and what they would do; the answer is kept, told, and can be changed."""
-    home = tmp_path / "home"
-    (project / "AGENTS.md").write_text("Be brief.\n")
-    (project / ".agents").mkdir()
-    (project / ".agents" / "config.json").write_text('{"model": {"id": "claude-haiku-4-5"}}')
-    with at_the_terminal(project, home, size=size, url=server.url, key=server.api_key) as person:
-        person.sees("Trust this project?", "AGENTS.md", "config.json", "/trust changes it")
-        # An Enter in the moment it opens would end a line for the prompt: a person reads first.
-        person.sends(DOWN + UP + ENTER)
-        person.no_longer_sees("Trust this project?")
-        person.sees("Not trusted, so ignored", "AGENTS.md")
-        _quits(person)
-    with at_the_terminal(project, home, size=size, url=server.url, key=server.api_key) as person:
-        person.sees("Not trusted, so ignored")
-        assert b"Trust this project?" not in person.terminal.raw
-        person.waits_until_ready()
-        person.says("/trust", "Trust this project?")
-        person.sends(DOWN + ENTER)
-        person.no_longer_sees("Trust this project?")
-        person.sees("claude-haiku-4-5")
-        person.waits_until_ready()
-        person.no_longer_sees("Not trusted, so ignored")
-        _quits(person)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("size", SIZES)
 def test_a_service_that_refuses(project: Path, tmp_path: Path, server: AnthropicServer, size: tuple[int, int]) -> None:
     """A key that is not accepted leads to `/key`; a page of somebody else's is never shown; both are mended by hand."""
     with at_the_terminal(project, tmp_path / "home", size=size, url=server.url, key=server.api_key) as person:
@@ -391,101 +278,3 @@ def test_a_service_that_refuses(project: Path, tmp_path: Path, server: Anthropic
         person.waits_until_ready()
         assert "<" not in person.screen.removesuffix(person.status)
         person.says("Once more", "Yes, and more.")
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("size", SIZES)
-def test_a_model_of_this_machine_is_offered(project: Path, tmp_path: Path, size: tuple[int, int]) -> None:
-    with in_thread(OllamaServer(SCRIPT)) as local:
-        environment = {"OLLAMA_HOST": local.url, "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
-        rows, columns = size
-        terminal = Terminal(project, tmp_path / "home", environment=environment, rows=rows, columns=columns)
-        person = Person(terminal)
-        try:
-            person.sees("To use a real model", "a model on this machine", "/model ollama:")
-            name = person.screen.partition("/model ollama:")[2].split()[0]
-            person.waits_until_ready()
-            person.says(f"/model ollama:{name}", "answers from here on")
-            person.says("Hello", "Yes, and more.")
-        finally:
-            terminal.close()
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("size", SIZES)
-def test_commands_that_run_and_commands_about_the_session(
-    project: Path, tmp_path: Path, server: AnthropicServer, size: tuple[int, int]
-) -> None:
-    arguments = ("--model", "claude-opus-5-5", "--yolo")
-    home = tmp_path / "home"
-    with at_the_terminal(project, home, *arguments, size=size, url=server.url, key=server.api_key) as person:
-        person.sees("Say what you would like done here")
-        person.waits_until_ready()
-        person.notes_the_frame()
-        _has_commands_run(person)
-        _looks_after_jobs(person)
-        _reads_about_the_session(person)
-        _sends_errands(person, project)
-        _compacts(person)
-
-
-def _has_commands_run(person: Person) -> None:
-    """Each card shows its newest lines and how many are left out; one that failed says so."""
-    person.says("Run them", "One failed.")
-    person.waits_until_ready()
-    person.sees("row 30", "… +27 lines", "failed · exit code 3", "it was there")
-    if person.terminal.screen.columns > 60:
-        person.sees("1 job")
-    assert "row 27" not in person.screen.split()
-
-
-def _looks_after_jobs(person: Person) -> None:
-    """The newest output of a command in the background, and its end."""
-    person.says("/jobs", "Commands in the background", "running")
-    person.sends(ENTER)
-    person.sees("Show its newest output", "Stop it")
-    person.sends(ENTER)
-    person.sees("listening on 8000", "Esc closes")
-    person.closes("Esc closes")
-    person.says("/jobs", "Commands in the background")
-    person.sends(ENTER)
-    person.sees("Stop it")
-    person.sends(DOWN + ENTER)
-    person.sees("Stopped: echo listening")
-    person.no_longer_sees("1 job")
-
-
-def _reads_about_the_session(person: Person) -> None:
-    """What is set and by whom, who else could answer and for how much; an item is pinned by what it says."""
-    person.says("/config", "Settings", "model.id", "(--model)")
-    person.closes("Settings")
-    person.says("/model", "Model: $ per million", "claude-opus-5-5", "Claude (Anthropic)", "$4")
-    person.closes("Model: $ per million")
-    person.says("/pin", "Pin or unpin", "answer", "One failed.")
-    person.sends(ENTER)
-    person.sees("Pinned (step ")
-    person.says("/pin 99999", "no message 99999")
-    person.sends("/co")
-    person.sees("/compact", "/config", "/cost")
-    person.sends(BREAK)
-    person.sees("│ Ask, or / for commands")
-    person.sends(PANEL)
-    person.sees("Next")
-    person.closes("Next")
-
-
-def _sends_errands(person: Person, project: Path) -> None:
-    """`/init` and `/review` ask the model; a file that is there is not written over unasked."""
-    person.says("/init", "Here is the draft of it.")
-    person.waits_until_ready()
-    person.says("/review", "Nothing is wrong with it.")
-    person.waits_until_ready()
-    (project / "AGENTS.md").write_text("Be brief.\n")
-    person.says("/init", "AGENTS.md exists already", "Update it", "Start over")
-    person.closes("Update it")
-
-
-def _compacts(person: Person) -> None:
-    """What it would free, and when that pays, is said in figures before anything is done."""
-    person.says("/compact", "Summarise the older turns?", "Frees", "Paid back")
-    person.closes("Summarise the older turns?")

@@ -15,7 +15,6 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, ParsedRequest, Script, Step
-from tests.servers.server import ProtocolServer
 
 SCHEMA = {"type": "object", "properties": {"bugs": {"type": "integer"}}, "required": ["bugs"]}
 
@@ -86,15 +85,17 @@ def test_the_json_has_the_names_that_scripts_know(program: Program) -> None:
     assert (stopped["exit"], stopped["subtype"], stopped["turns"]) == (1, "error_max_turns", 1)
     failed = program.ask("-p", "run python test_calc.py", "--ask", "ask", "--model", "offline")
     assert (failed["exit"], failed["subtype"], failed["is_error"]) == (3, "error_during_execution", True)
-    streamed = events_of(
-        program.run("-p", "read calc.py", "--model", "offline", "--output-format", "stream-json").stdout
-    )
-    assert all(isinstance(event["type"], str) for event in streamed)
+    assert failed["error"]["kind"] == "needs_approval"
+    printed = program.run("-c", "-p", "read calc.py", "--output-format", "stream-json").stdout
+    streamed = events_of(printed)
+    kinds = [event["type"] for event in streamed]
+    assert (kinds[0], kinds[-1], len(kinds)) == ("session", "result", len(printed.splitlines()))
+    assert {"turn_started", "assistant_message", "tool_started", "tool_finished", "turn_finished"} <= set(kinds)
+    assert streamed[-1]["session_id"] == streamed[0]["session_id"] == failed["session_id"]
     assert set(streamed[-1]) == set(answer) - {"exit", "stderr"}
 
 
-@pytest.mark.parametrize("provider", MODELS)
-def test_a_result_is_valid_under_the_schema_or_mended(provider: str, tmp_path: Path) -> None:
+def test_a_result_is_valid_under_the_schema_or_mended_or_a_failure_of_its_own_kind(tmp_path: Path) -> None:
     asked: list[str] = []
 
     def answer(request: ParsedRequest) -> Step:
@@ -103,11 +104,10 @@ def test_a_result_is_valid_under_the_schema_or_mended(provider: str, tmp_path: P
             return Step(calls=(Call("read_file", {"path": "calc.py"}),))
         return Step(text='{"bugs": 2}' if "not valid" in request.prompt else '{"bugs": "two"}')
 
-    server: ProtocolServer = AnthropicServer(answer) if provider == "anthropic" else GeminiServer(answer)
-    with in_thread(server):
+    with in_thread(GeminiServer(answer)) as server:
         program = Program.in_folder(tmp_path, server.environment)
         (program.project / "schema.json").write_text(json.dumps(SCHEMA))
-        given = ("--model", MODELS[provider], "--json-schema", "schema.json")
+        given = ("--model", MODELS["gemini"], "--json-schema", "schema.json")
         answered = program.ask("-p", "Count the bugs.", *given)
         assert (answered["exit"], answered["subtype"]) == (0, "success")
         assert answered["structured_result"] == answered["structured_output"] == {"bugs": 2}
@@ -116,51 +116,26 @@ def test_a_result_is_valid_under_the_schema_or_mended(provider: str, tmp_path: P
         assert "at $.bugs: 'two' is not of type 'integer'" in asked[-1]
         assert program.run("-p", "Count the bugs.", *given).stdout == '{"bugs": 2}\n'
         assert server.violations == []
-
-
-@pytest.mark.parametrize("provider", MODELS)
-@pytest.mark.parametrize(
-    ("reason", "said"), [("refusal", "The model refused to answer."), ("max_tokens", "The answer was cut off")]
-)
-def test_a_refusal_and_half_an_answer_are_no_success(provider: str, reason: str, said: str, tmp_path: Path) -> None:
-    step = Step(text="I can", stop_reason=reason)
-    server = AnthropicServer(lambda _: step) if provider == "anthropic" else GeminiServer(lambda _: step)
-    with in_thread(server):
-        program = Program.in_folder(tmp_path, server.environment)
-        done = program.run("-p", "Go.", "--model", MODELS[provider])
-        assert (done.returncode, done.stdout) == (1, "" if (provider, reason) == ("gemini", "refusal") else "I can\n")
-        assert said in done.stderr
-        told = program.ask("-p", "Go.", "--model", MODELS[provider])
-        assert (told["exit"], told["error"]["kind"], told["stop_reason"]) == (1, reason, reason)
-        assert (told["is_error"], told["subtype"]) == (True, "error_during_execution")
-
-
-def test_a_result_that_stays_invalid_is_a_failure_of_its_own_kind(program: Program) -> None:
-    (program.project / "schema.json").write_text(json.dumps(SCHEMA))
     given = ("--model", "offline", "--json-schema", "schema.json")
-    answer = program.ask("-p", "read calc.py", *given)
-    assert (answer["exit"], answer["error"]["kind"]) == (1, "invalid_result")
-    assert (answer["subtype"], answer["structured_result"]) == ("error_max_structured_output_retries", None)
+    failed = program.ask("-p", "read calc.py", *given)
+    assert (failed["exit"], failed["error"]["kind"]) == (1, "invalid_result")
+    assert (failed["subtype"], failed["structured_result"]) == ("error_max_structured_output_retries", None)
     done = program.run("-p", "read calc.py", *given)
     assert (done.returncode, done.stdout) == (1, "")
     assert "is not valid under" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("-p", "x", "--json-schema", "absent.json"), "cannot be read"),
-        (("-p", "x", "--json-schema", "calc.py"), "is not JSON"),
-        (("-p", "/stats", "--json-schema", "schema.json"), "is for a prompt, not for a command"),
-        (("x", "--json-schema", "schema.json"), "--json-schema needs -p"),
-    ],
-)
-def test_a_schema_that_cannot_be_used_is_bad_usage(program: Program, arguments: tuple[str, ...], said: str) -> None:
-    (program.project / "schema.json").write_text(json.dumps(SCHEMA))
-    done = program.run(*arguments, "--model", "offline")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-    assert not list(program.home.glob("sessions/*"))
+def test_a_refusal_and_half_an_answer_are_no_success(tmp_path: Path) -> None:
+    reasons = {"refusal": "The model refused to answer.", "max_tokens": "The answer was cut off"}
+    with in_thread(AnthropicServer(lambda asked: Step(text="I can", stop_reason=asked.prompt))) as server:
+        program = Program.in_folder(tmp_path, {**server.environment, "TUI_AGENT__MODEL__ID": MODELS["anthropic"]})
+        for reason, said in reasons.items():
+            done = program.run("-p", reason)
+            assert (done.returncode, done.stdout) == (1, "I can\n")
+            assert said in done.stderr
+            told = program.ask("-p", reason)
+            assert (told["exit"], told["error"]["kind"], told["stop_reason"]) == (1, reason, reason)
+            assert (told["is_error"], told["subtype"]) == (True, "error_during_execution")
 
 
 @pytest.mark.parametrize("form", ["text", "stream-json"])

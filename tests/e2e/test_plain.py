@@ -1,9 +1,6 @@
 """`--plain`: a whole conversation as lines at a pseudo-terminal; a real SDK, a server that keeps the protocol."""
 
-import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -198,15 +195,8 @@ def test_a_plan_is_sent_back_and_then_approved(project: Path) -> None:
     steps = [
         Step(calls=(Call("submit_plan", {"plan": f"{number}. Do it\x1b[2J", "steps": ["do it"]}),)) for number in (1, 2)
     ]
-    script = Script(
-        (
-            Turn(
-                (*steps, Step(text="As you wish.")),
-            ),
-        )
-    )
     with (
-        in_thread(AnthropicServer(script)) as server,
+        in_thread(AnthropicServer(Script.of(*steps, Step(text="As you wish.")))) as server,
         talking(server, project, "--plain", "--ask", "plan", "Plan it") as person,
     ):
         person.hears("A plan, which waits for your approval:", "1. Do it␛[2J", "1. Approve; mode ", "what to change: ")
@@ -263,9 +253,3 @@ def test_a_project_is_trusted_only_if_it_is_said(server: AnthropicServer, projec
         person.hears("Plain mode.", "Heard.", "You: ")
         assert "Trust this project?" not in person.said
         assert "Speak of the sea" not in str(server.model_requests[-1].json)
-
-
-def test_the_screen_is_not_loaded() -> None:
-    code = "import sys, tui_agent.headless.plain; print([name for name in sys.modules if 'textual' in name])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
-    assert done.stdout.strip() == "[]"

@@ -92,7 +92,9 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server.process.wait()
 
 
-def test_only_its_own_page_at_the_printed_address_can_use_it(server: Server) -> None:
+def test_only_its_own_page_at_the_printed_address_can_use_it_and_gives_its_terminal_the_keyboard(
+    server: Server,
+) -> None:
     path = server.address.path
     assert server.address.hostname == "127.0.0.1"
     assert server.status(path) == server.status(f"{path}static/js/textual.js") == 200
@@ -107,11 +109,8 @@ def test_only_its_own_page_at_the_printed_address_can_use_it(server: Server) -> 
         with pytest.raises(InvalidStatus, match="403"), server.tab(**refused):
             pass
     assert server.apps() == []
-
-
-def test_the_page_may_run_what_gives_its_terminal_the_keyboard(server: Server) -> None:
     line = HTTPConnection(server.address.netloc, timeout=PATIENCE_S)
-    line.request("GET", server.address.path)
+    line.request("GET", path)
     reply = line.getresponse()
     script = reply.read().decode().partition("<script>")[2].partition("</script>")[0]
     assert ".focus()" in script
