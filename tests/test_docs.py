@@ -15,7 +15,6 @@ import pytest
 from markdown_it import MarkdownIt
 
 from tests.e2e.program import KEYS
-from tui_agent.arguments import UsageError
 from tui_agent.command_line import parse
 
 ROOT = Path(__file__).parent.parent
@@ -152,6 +151,8 @@ def test_a_command_line_can_be_read(block: Block) -> None:
 
 
 def test_few_examples_are_not_run_and_each_says_why() -> None:
+    assert PYTHON
+    assert COMMANDS
     left = [block for block in BLOCKS if block.not_run]
     assert len(left) <= MOST_NOT_RUN, "\n".join(f"{block.place}: {block.not_run}" for block in left)
     assert [block.place for block in left if block.language not in ("python", "py")] == []
@@ -159,18 +160,7 @@ def test_few_examples_are_not_run_and_each_says_why() -> None:
     assert marks == len(left), "a mark must stand right before its block, with a reason"
 
 
-def test_there_is_something_to_try() -> None:
-    assert PYTHON
-    assert COMMANDS
-
-
 PAGE = """\
-Text.
-
-```python
-print(1)
-```
-
 <!-- not run: it needs a key -->
 ```python
 ask()
@@ -184,30 +174,11 @@ ask()
       -c
   what's printed, such as `tui-agent --no-such-flag`
   ```
-
-```text
-tui-agent --no-such-flag
-```
 """
 
 
-def test_blocks_are_found_with_their_language_and_mark() -> None:
-    found = list(blocks_in("page.md", PAGE))
-    assert [(block.place, block.language, block.not_run) for block in found] == [
-        ("page.md:3", "python", ""),
-        ("page.md:8", "python", "it needs a key"),
-        ("page.md:14", "console", ""),
-        ("page.md:21", "text", ""),
-    ]
-    assert list(command_lines(found[2])) == [
-        ["-p", "a | b", "--model", "offline"],
-        ["sessions", "--json"],
-        ["-c"],
-    ]
-
-
-def test_a_flag_that_does_not_exist_is_found() -> None:
-    (block,) = blocks_in("page.md", "```sh\n$ tui-agent --modle offline\n```\n")
-    (arguments,) = command_lines(block)
-    with pytest.raises(UsageError, match="did you mean --mode or --model"):
-        parse(arguments)
+def test_blocks_are_found_with_their_language_and_mark_and_command_lines_in_them() -> None:
+    code, shell = blocks_in("page.md", PAGE)
+    assert (code.place, code.language, code.not_run) == ("page.md:2", "python", "it needs a key")
+    assert (shell.place, shell.language, shell.not_run) == ("page.md:8", "console", "")
+    assert list(command_lines(shell)) == [["-p", "a | b", "--model", "offline"], ["sessions", "--json"], ["-c"]]

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.system.resources import prompt_text, styles_folder
-
 ROOT = Path(__file__).parent.parent
 BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", "tui_agent", "styles", "docs")
 
@@ -41,6 +39,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_every_module_style_and_prompt(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
+        (points,) = (name for name in names if name.endswith("dist-info/entry_points.txt"))
+        assert "tui-agent = tui_agent.__main__:main" in archive.read(points).decode()
     package = {f"tui_agent/{path.relative_to(ROOT / 'tui_agent')}" for path in (ROOT / "tui_agent").rglob("*.py")}
     prompts = {f"tui_agent/prompts/{path.name}" for path in (ROOT / "tui_agent" / "prompts").glob("*.md")}
     styles = {f"tui_agent/styles/{path.name}" for path in (ROOT / "styles").glob("*.tcss")}
@@ -57,12 +57,6 @@ def test_the_wheel_holds_every_module_style_and_prompt(wheel: Path) -> None:
     assert any(name.endswith("data/share/man/man1/tui-agent.1") for name in names)
 
 
-def test_the_wheel_installs_the_command(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith("dist-info/entry_points.txt"))
-        assert "tui-agent = tui_agent.__main__:main" in archive.read(name).decode()
-
-
 def test_the_wheel_finds_its_own_files(wheel: Path, tmp_path: Path) -> None:
     """The modules unpacked from the wheel, run away from the checkout, look inside themselves."""
     with zipfile.ZipFile(wheel) as archive:
@@ -70,15 +64,6 @@ def test_the_wheel_finds_its_own_files(wheel: Path, tmp_path: Path) -> None:
     code = "import tui_agent.system.resources as r; print(r.styles_folder())"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert Path(done.stdout.strip()) == tmp_path / "tui_agent" / "styles"
-
-
-def test_a_checkout_finds_its_styles() -> None:
-    assert styles_folder().is_dir()
-
-
-def test_a_prompt_that_does_not_ship_is_an_error() -> None:
-    with pytest.raises(FileNotFoundError):
-        prompt_text("absent")
 
 
 def test_make_passes_arguments_to_the_shell_as_they_are(tmp_path: Path) -> None:

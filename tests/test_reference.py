@@ -25,7 +25,6 @@ from tui_agent.models.records import PROVIDERS
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import POLICIES, Settings, json_text, schema, settings_by_key
 from tui_agent.settings.keys import meanings, section_name
-from tui_agent.settings.sources import environment_name
 from tui_agent.tools.base import PermissionQuestion, Preview
 from tui_agent.tui.actions import ACTIONS, SIGNS, SLASH_COMMANDS, TITLES
 from tui_agent.tui.keys import key_text
@@ -223,10 +222,6 @@ def test_every_setting_has_a_meaning_that_ends_as_a_sentence() -> None:
     said = meanings()
     for key in settings_by_key():
         assert said[section_name(key), key.rsplit(".", 1)[-1]].endswith("."), key
-
-
-def test_example_of_an_environment_variable_is_real() -> None:
-    assert f"`{environment_name('compaction.threshold')}=0.8`" in page("settings")
 
 
 def test_pages_and_sections_that_the_code_names_are_there() -> None:

