@@ -1,17 +1,23 @@
 """The real app, with the offline model, in a project of a few files named ``part0.txt`` and so on."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from textual.pilot import Pilot
 
+from tui_agent.agent.agent import Agent
 from tui_agent.arguments import Arguments
 from tui_agent.settings import ModelSettings, PermissionSettings, Settings
 from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.cards.blocks import UserBlock
 
+B = TypeVar("B")
 OFFLINE = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(unasked="known"))
+ALLOW = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow"))
 
 
 def project_of_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: int) -> Arguments:
@@ -44,3 +50,38 @@ async def send(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
     app.entry.prompt.type(text)
     await pilot.pause()
     await pilot.press("enter")
+
+
+@asynccontextmanager
+async def running(
+    arguments: Arguments, settings: Settings = OFFLINE, size: tuple[int, int] = (80, 24)
+) -> AsyncIterator[tuple[TuiAgent, Pilot[object]]]:
+    """The app with its session open."""
+    app = TuiAgent(arguments, settings)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+        yield app, pilot
+
+
+def agent_of(app: TuiAgent) -> Agent:
+    assert app.conductor.session is not None
+    return app.conductor.session.agent
+
+
+def blocks(app: TuiAgent, kind: type[B]) -> list[B]:
+    return [block for block in app.pane.transcript if isinstance(block, kind)]
+
+
+def said(app: TuiAgent) -> str:
+    return "\n".join(block.plain_text for block in app.pane.transcript)
+
+
+def prompts(app: TuiAgent) -> list[str]:
+    return [block.text for block in blocks(app, UserBlock)]
+
+
+async def answered(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
+    """Send it, and wait until its turn is over."""
+    before = len(app.pane.transcript)
+    await send(app, pilot, text)
+    await until(pilot, lambda: len(app.pane.transcript) > before and not app.conductor.busy)

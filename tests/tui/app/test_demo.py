@@ -4,10 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
-from tests.tui.app_of_parts import until
+from tests.tui.app_of_parts import said, send, until
 from tui_agent.agent.history.calls import CallHistory
 from tui_agent.arguments import Arguments, ExitCode
 from tui_agent.conversation.entries import Message
@@ -44,11 +43,6 @@ async def test_the_recording_is_small_and_names_no_other_place(tmp_path: Path) -
     assert entries == sorted(entries, key=lambda entry: entry.time)
 
 
-async def press_all(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
-    app.entry.prompt.type(text)
-    await pilot.press("enter")
-
-
 async def test_each_of_its_steps_can_be_taken_and_it_ends_with_the_way_to_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,28 +60,27 @@ async def test_each_of_its_steps_can_be_taken_and_it_ends_with_the_way_to_start(
         await until(pilot, lambda: app.conductor.session is not None and app.status.status.tokens > 10_000)
         assert STEPS[0].shows in line()
         # A step taken early is not asked for again, and none before it is left out.
-        await press_all(app, pilot, "/cost")
-        await until(pilot, lambda: any("Session" in block.plain_text for block in app.pane.transcript.blocks))
+        await send(app, pilot, "/cost")
+        await until(pilot, lambda: "Session" in said(app))
         assert STEPS[0].shows in line()
         await pilot.press("f2")
         await until(pilot, lambda: STEPS[1].shows in line())
         await pilot.press("escape")
         app.pane.transcript.add_boundary("pinned")
-        await press_all(app, pilot, "/compact")
+        await send(app, pilot, "/compact")
         await until(pilot, lambda: isinstance(app.screen, ModalScreen))
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, ModalScreen))
         assert STEPS[1].shows in line()
-        await press_all(app, pilot, "/compact!")
+        await send(app, pilot, "/compact!")
         await until(pilot, lambda: app.status.status.tokens < 12_000 and STEPS[2].shows in line())
-        told = "\n".join(block.plain_text for block in app.pane.transcript.blocks)
-        assert re.search(r"saves \$0\.00[12]\d* a call", told)
+        assert re.search(r"saves \$0\.00[12]\d* a call", said(app))
         # The system prompt is that of the day: the summary brings no other one, so the cache of it is kept.
         assert app.conductor.session is not None
         assert not app.conductor.session.agent.context.forecast().cache.cold
-        await press_all(app, pilot, "/undo-step")
+        await send(app, pilot, "/undo-step")
         await until(pilot, lambda: app.status.status.tokens > 12_000 and STEPS[3].shows in line())
-        await press_all(app, pilot, "/rewind")
+        await send(app, pilot, "/rewind")
         await until(pilot, lambda: isinstance(app.screen, ModalScreen))
         await pilot.press("escape")
         await until(pilot, lambda: DONE in line())
@@ -107,12 +100,12 @@ async def test_the_app_can_leave_for_it(tmp_path: Path) -> None:
         assert welcome.lead == PROMISE
         assert DEMO_HINT in welcome.hint
         app.status.show(jobs=1)
-        await press_all(app, pilot, "/demo")
+        await send(app, pilot, "/demo")
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         await pilot.press("escape")
         assert not app.leaving.start_next, "a later end is one"
         app.status.show(jobs=0)
-        await press_all(app, pilot, "/demo")
+        await send(app, pilot, "/demo")
         await until(pilot, lambda: not app.is_running)
     assert app.leaving.start_next == ("--demo",)
     assert app.return_code == ExitCode.DONE

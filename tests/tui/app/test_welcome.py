@@ -7,19 +7,17 @@ import pytest
 from tests.servers.ollama import OllamaServer
 from tests.servers.running import in_thread
 from tests.servers.script import Step
-from tests.tui.app.test_prompt_actions import OFFLINE, _environment, arguments, opened, said, send
-from tests.tui.app_of_parts import until
+from tests.tui.app.test_prompt_actions import CLAUDE, _environment, arguments
+from tests.tui.app_of_parts import running, said, send, until
 from tui_agent.arguments import Arguments
-from tui_agent.settings import ModelSettings, Settings
-from tui_agent.tui.app.app import TuiAgent
+from tui_agent.settings import Settings
 from tui_agent.tui.app.welcome import MAX_NAMES, command_example, example, folder_name, names_in
 
 __all__ = ["_environment", "arguments"]
 
 
-@pytest.mark.parametrize(
-    ("names", "asked"),
-    [
+def test_the_example_fits_the_folder_and_the_commands_the_offline_model() -> None:
+    for names, asked in (
         (["src", "tests"], "Run the tests"),
         (["Cargo.toml", "src"], "Run cargo test"),
         (["README.md", "node_modules", "package.json", "src"], "What can be run here with npm"),
@@ -28,34 +26,23 @@ __all__ = ["_environment", "arguments"]
         (["README.md"], "What is this project for"),
         (["holiday.jpg"], "Look through this folder"),
         ([], "Write a script"),
-    ],
-)
-def test_the_example_fits_the_folder(names: list[str], asked: str) -> None:
-    assert example(names).startswith(asked)
-
-
-@pytest.mark.parametrize(
-    ("names", "commands"),
-    [
+    ):
+        assert example(names).startswith(asked)
+    for names, commands in (
         (["go.mod", "main.go"], "summarise go.mod · find TODO in ."),
         (["holiday.jpg"], "find TODO in ."),
         ([], 'write "hello" to notes.txt · read notes.txt'),
-    ],
-)
-def test_the_commands_for_the_offline_model_fit_the_folder(names: list[str], commands: str) -> None:
-    assert command_example(names).startswith(commands)
+    ):
+        assert command_example(names).startswith(commands)
 
 
-@pytest.mark.parametrize(
-    ("folder", "name"),
-    [
+def test_only_the_end_of_a_long_path_is_in_the_title() -> None:
+    for folder, name in (
         ("/srv/ledger", "/srv/ledger"),
         ("/srv/teams/accounting/services/reports/ledger", "…/accounting/services/reports/ledger"),
         ("/srv/" + "long" * 20, "…" + ("long" * 20)[-35:]),
-    ],
-)
-def test_only_the_end_of_a_long_path_is_in_the_title(folder: str, name: str) -> None:
-    assert folder_name(Path(folder)) == name
+    ):
+        assert folder_name(Path(folder)) == name
 
 
 def test_names_are_safe_and_few(tmp_path: Path) -> None:
@@ -76,10 +63,9 @@ async def test_without_a_key_a_model_of_this_machine_is_offered_and_answers(
 ) -> None:
     with in_thread(OllamaServer(lambda _: Step(text="From this machine."))) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
-        app = TuiAgent(arguments, Settings())
-        async with app.run_test() as pilot:
-            await opened(app, pilot)
+        async with running(arguments, Settings()) as (app, pilot):
             await until(pilot, lambda: "/model ollama:" in said(app))
+            assert "/key" in said(app)
             (offered, *_) = [line.split("  ")[0] for line in said(app).splitlines() if "/model ollama:" in line]
             await send(app, pilot, offered.strip())
             await until(pilot, lambda: "answers from here on" in said(app))
@@ -90,9 +76,7 @@ async def test_without_a_key_a_model_of_this_machine_is_offered_and_answers(
 async def test_with_a_key_it_says_what_is_set(arguments: Arguments, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-not-shown")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
-    app = TuiAgent(arguments, Settings(model=ModelSettings(id="claude-opus-5-5")))
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments, CLAUDE) as (app, pilot):
         await until(pilot, lambda: "Sandbox" in said(app))
         text = said(app)
     assert "claude-opus-5-5" in text
@@ -102,9 +86,7 @@ async def test_with_a_key_it_says_what_is_set(arguments: Arguments, monkeypatch:
 
 
 async def test_who_chose_the_offline_model_is_not_asked_for_a_key(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments) as (app, pilot):
         await until(pilot, lambda: "Sandbox" in said(app))
         assert "/key" not in said(app)
         assert "summarise hello.txt" in said(app)

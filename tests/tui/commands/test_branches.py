@@ -9,19 +9,30 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from tests.gallery.conversations import record_entries
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until, workers_finished
-from tui_agent.agent.agent import Agent
+from tests.tui.app_of_parts import (
+    ALLOW,
+    OFFLINE,
+    agent_of,
+    answered,
+    blocks,
+    project_of_parts,
+    prompts,
+    running,
+    send,
+    until,
+    workers_finished,
+)
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Queued, user_message
-from tui_agent.settings import ModelSettings, PermissionSettings, Settings
+from tui_agent.settings import Settings
 from tui_agent.tui.app.app import TuiAgent
-from tui_agent.tui.cards.blocks import NoticeBlock, ToolBlock, ToolState, UserBlock
+from tui_agent.tui.cards.blocks import CommandBlock, NoticeBlock, ToolBlock, ToolState, UserBlock
 from tui_agent.tui.dialogs.branch_pickers import PlacePicker
 from tui_agent.tui.dialogs.row_list import RowList
 from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 
-ALLOW = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow"))
+__all__ = ["ALLOW", "agent_of", "ask", "done", "notices", "opened", "picker", "prompts"]
 
 
 @pytest.fixture
@@ -33,9 +44,7 @@ def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
 async def opened(
     arguments: Arguments, settings: Settings = OFFLINE, size: tuple[int, int] = (80, 24)
 ) -> AsyncIterator[tuple[TuiAgent, Pilot[object]]]:
-    app = TuiAgent(arguments, settings)
-    async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+    async with running(arguments, settings, size) as (app, pilot):
         await workers_finished(pilot)
         yield app, pilot
 
@@ -51,10 +60,7 @@ async def talked(
         yield app, pilot
 
 
-async def ask(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
-    before = len(app.pane.transcript)
-    await send(app, pilot, text)
-    await until(pilot, lambda: len(app.pane.transcript) > before and not app.conductor.busy)
+ask = answered
 
 
 async def done(app: TuiAgent, pilot: Pilot[object]) -> None:
@@ -63,21 +69,12 @@ async def done(app: TuiAgent, pilot: Pilot[object]) -> None:
     await pilot.pause()
 
 
-def agent_of(app: TuiAgent) -> Agent:
-    assert app.conductor.session is not None
-    return app.conductor.session.agent
-
-
-def prompts(app: TuiAgent) -> list[str]:
-    return [block.text for block in app.pane.transcript if isinstance(block, UserBlock)]
-
-
 def user_block(app: TuiAgent, text: str) -> UserBlock:
-    return next(block for block in app.pane.transcript if isinstance(block, UserBlock) and block.text == text)
+    return next(block for block in blocks(app, UserBlock) if block.text == text)
 
 
 def notices(app: TuiAgent) -> list[NoticeBlock]:
-    return [block for block in app.pane.transcript if isinstance(block, NoticeBlock)]
+    return blocks(app, NoticeBlock)
 
 
 async def picker(app: TuiAgent, pilot: Pilot[object]) -> PlacePicker:
@@ -98,7 +95,19 @@ async def test_a_picker_rewinds_and_the_text_goes_to_the_prompt(arguments: Argum
         full = app.status.status.tokens
         await send(app, pilot, "/rewind")
         screen = await picker(app, pilot)
-        shown = rows_of(screen)
+        await until(pilot, lambda: isinstance(app.focused, Input))
+        await pilot.press(*"part0")
+        assert [row.split()[2] for row in rows_of(screen) if row] == ["part0.txt"]
+        await pilot.press(*"zz")
+        assert [row.strip() for row in rows_of(screen) if row] == ["nothing fits"]
+        await pilot.press("enter")
+        assert app.screen is screen
+        await pilot.press("escape")
+        await done(app, pilot)
+        assert len(prompts(app)) == 3
+        assert app.entry.prompt.text == ""
+        await send(app, pilot, "/rewind")
+        shown = rows_of(await picker(app, pilot))
         assert [row.split()[1:4] for row in shown] == [
             ["read", "part2.txt", "3"],
             ["read", "part1.txt", "6"],
@@ -118,55 +127,17 @@ async def test_a_picker_rewinds_and_the_text_goes_to_the_prompt(arguments: Argum
         )
         assert app.pane.following
         assert 0 < app.status.status.tokens == agent_of(app).context.fullness().tokens < full
-
-
-async def test_what_is_on_the_screen_is_what_a_resumed_session_shows(arguments: Arguments) -> None:
-    async with talked(arguments) as (app, pilot):
-        await send(app, pilot, f"/rewind {agent_of(app).branches.prompts()[2].seq}")
-        await done(app, pilot)
-        shown = [block.plain_text for block in app.pane.transcript if not isinstance(block, NoticeBlock)]
+        told = [block.plain_text for block in app.pane.transcript if not isinstance(block, NoticeBlock)]
         assert app.session_folder is not None
-        name = app.session_folder.name
-    async with opened(arguments._replace(resume=name)) as (again, _):
-        assert [block.plain_text for block in again.pane.transcript if not isinstance(block, NoticeBlock)] == shown
-
-
-async def test_typing_narrows_the_picker_and_escape_changes_nothing(arguments: Arguments) -> None:
-    async with talked(arguments) as (app, pilot):
-        await send(app, pilot, "/rewind")
-        screen = await picker(app, pilot)
-        assert isinstance(app.focused, Input)
-        await pilot.press(*"part0")
-        assert [row.split()[2] for row in rows_of(screen) if row] == ["part0.txt"]
-        await pilot.press(*"zz")
-        assert [row.strip() for row in rows_of(screen) if row] == ["nothing fits"]
-        await pilot.press("enter")
-        assert app.screen is screen
-        await pilot.press("escape")
-        await done(app, pilot)
-        assert len(prompts(app)) == 3
-        assert app.entry.prompt.text == ""
-
-
-async def test_a_draft_is_kept_in_the_history(arguments: Arguments) -> None:
-    async with talked(arguments, 2) as (app, pilot):
-        app.entry.prompt.type("half a thought")
-        app.pane.focus()
-        app.pane.reveal(user_block(app, "read part1.txt").id)
-        await pilot.press("r")
-        await done(app, pilot)
-        assert app.entry.prompt.text == "read part1.txt"
-        await pilot.press("ctrl+c", "up")
-        assert app.entry.prompt.text == "read part1.txt"
-        await pilot.press("up")
-        assert app.entry.prompt.text == "half a thought"
+    async with opened(arguments._replace(resume=app.session_folder.name)) as (again, _):
+        assert [block.plain_text for block in again.pane.transcript if not isinstance(block, NoticeBlock)] == told
 
 
 def pane_rows(app: TuiAgent) -> list[str]:
     return [app.pane.render_line(y).text.rstrip() for y in range(app.pane.scrollable_content_region.height)]
 
 
-async def test_the_keys_of_a_message_stand_below_it(arguments: Arguments) -> None:
+async def test_the_keys_of_a_message_stand_below_it_and_do_nothing_on_another_block(arguments: Arguments) -> None:
     told = "  → r rewinds to before it · f forks after it"
     async with talked(arguments, 2) as (app, pilot):
         await pilot.press("tab", "left_square_bracket")
@@ -183,16 +154,21 @@ async def test_the_keys_of_a_message_stand_below_it(arguments: Arguments) -> Non
         assert not any("rewinds" in row for row in pane_rows(app))
         await pilot.press("up", "tab")
         assert not any("rewinds" in row for row in pane_rows(app))
-
-
-async def test_the_keys_do_nothing_on_another_block(arguments: Arguments) -> None:
-    async with talked(arguments, 1) as (app, pilot):
-        app.pane.focus()
-        await pilot.press("up", "r", "f")
+        await pilot.press("tab", "up", "r", "f")
         await done(app, pilot)
         assert not isinstance(app.pane.cursor_block, UserBlock)
         assert len(agent_of(app).branches.all()) == 1
         assert not notices(app)[1:]
+        # A draft is kept in the history.
+        app.entry.prompt.type("half a thought")
+        app.pane.reveal(user_block(app, "read part1.txt").id)
+        await pilot.press("r")
+        await done(app, pilot)
+        assert app.entry.prompt.text == "read part1.txt"
+        await pilot.press("ctrl+c", "up")
+        assert app.entry.prompt.text == "read part1.txt"
+        await pilot.press("up")
+        assert app.entry.prompt.text == "half a thought"
 
 
 async def test_a_message_forks_and_the_tree_leads_back(arguments: Arguments) -> None:
@@ -237,42 +213,30 @@ async def test_the_present_branch_is_gone_on_with_as_it_is(arguments: Arguments)
         assert list(app.pane.transcript) == shown
 
 
-async def test_one_branch_and_no_message_are_said(arguments: Arguments) -> None:
+async def test_one_branch_no_message_and_a_number_that_is_none_are_said(arguments: Arguments) -> None:
     async with opened(arguments) as (app, pilot):
-        for command in ("/rewind", "/tree"):
-            await send(app, pilot, command)
+        for command, title in (
+            ("/rewind", "There is nothing to take back"),
+            ("/tree", "There is one branch so far"),
+            ("read part0.txt", ""),
+            ("/rewind 99", "Nothing was taken back"),
+            ("/rewind two", "/rewind takes the number of a message of yours"),
+            ("/fork 99", "No branch was begun"),
+            ("/fork two", "/fork takes the number of a message, or nothing for the newest"),
+            ("/tree 99", "The conversation stays on its branch"),
+            ("/tree two", "The conversation stays on its branch"),
+        ):
+            before = len(notices(app))
+            await ask(app, pilot, command)
             await done(app, pilot)
-        assert [notice.title for notice in notices(app)[1:]] == [
-            "There is nothing to take back",
-            "There is one branch so far",
-        ]
-
-
-@pytest.mark.parametrize(
-    ("command", "title"),
-    [
-        ("/rewind 99", "Nothing was taken back"),
-        ("/rewind two", "/rewind takes the number of a message of yours"),
-        ("/fork 99", "No branch was begun"),
-        ("/fork two", "/fork takes the number of a message, or nothing for the newest"),
-        ("/tree 99", "The conversation stays on its branch"),
-        ("/tree two", "The conversation stays on its branch"),
-    ],
-)
-async def test_a_number_that_is_none_is_said(arguments: Arguments, command: str, title: str) -> None:
-    async with talked(arguments, 1) as (app, pilot):
-        await send(app, pilot, command)
-        await done(app, pilot)
-        assert notices(app)[-1].title == title
+            assert [notice.title for notice in notices(app)[before:]] == ([title] if title else [])
         assert len(prompts(app)) == 1
 
 
 async def test_not_while_a_turn_runs(arguments: Arguments) -> None:
     async with talked(arguments, 1, ALLOW) as (app, pilot):
         await send(app, pilot, "run sleep 60")
-        await until(
-            pilot, lambda: any(b.name == "run_command" for b in app.pane.transcript if isinstance(b, ToolBlock))
-        )
+        await until(pilot, lambda: any(each.name == "run_command" for each in blocks(app, ToolBlock)))
         for command in ("/rewind", "/rewind 3", "/tree", "/fork"):
             app.status.show(hint="")
             await send(app, pilot, command)
@@ -290,12 +254,7 @@ async def test_not_while_a_turn_runs(arguments: Arguments) -> None:
 async def test_a_command_of_ones_own_is_rewound_as_it_was_typed(arguments: Arguments) -> None:
     async with talked(arguments, 1) as (app, pilot):
         await send(app, pilot, "!echo my own words")
-        await until(
-            pilot,
-            lambda: any(
-                b.state is ToolState.OK for b in app.pane.transcript if isinstance(b, ToolBlock) and "echo" in b.summary
-            ),
-        )
+        await until(pilot, lambda: any(each.state is ToolState.OK for each in blocks(app, CommandBlock)))
         await send(app, pilot, "/rewind")
         screen = await picker(app, pilot)
         assert "!echo my own words" in rows_of(screen)[0]
@@ -308,11 +267,11 @@ async def test_a_command_of_ones_own_is_rewound_as_it_was_typed(arguments: Argum
 async def test_a_command_that_still_runs_keeps_its_card(arguments: Arguments) -> None:
     async with talked(arguments, 2) as (app, pilot):
         await send(app, pilot, "!echo begun; until [ -e go ]; do sleep 0.05; done; echo ended")
-        await until(pilot, lambda: any("begun" in b.tail for b in app.pane.transcript if isinstance(b, ToolBlock)))
+        await until(pilot, lambda: any("begun" in each.tail for each in blocks(app, ToolBlock)))
         await send(app, pilot, f"/rewind {agent_of(app).branches.prompts()[1].seq}")
         await until(pilot, lambda: prompts(app) == ["read part0.txt"])
         (arguments.folder / "go").touch()
-        await until(pilot, lambda: any("ended" in b.result for b in app.pane.transcript if isinstance(b, ToolBlock)))
+        await until(pilot, lambda: any("ended" in each.result for each in blocks(app, ToolBlock)))
         await done(app, pilot)
         app.pane.flush()
         assert [prompt.text[:12] for prompt in agent_of(app).branches.prompts()] == ["read part0.t", "!echo begun;"]

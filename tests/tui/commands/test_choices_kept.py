@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.tui.app.test_prompt_actions import _environment, arguments, opened, said, send
-from tests.tui.app_of_parts import until
+from tests.tui.app.test_prompt_actions import _environment, arguments
+from tests.tui.app_of_parts import running, said, send, until
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings, load_settings
 from tui_agent.tui.app.app import TuiAgent
@@ -14,9 +14,7 @@ __all__ = ["_environment", "arguments"]
 
 
 async def test_choices_are_kept_and_that_is_said_once(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, Settings())
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments, Settings()) as (app, pilot):
         await send(app, pilot, "/theme mist")
         await until(pilot, lambda: "The theme is saved for every project" in said(app))
         await send(app, pilot, "/mode plan")
@@ -34,9 +32,9 @@ async def test_choices_are_kept_and_that_is_said_once(arguments: Arguments) -> N
 async def test_a_broken_file_is_left_alone_and_told(arguments: Arguments) -> None:
     arguments.home.mkdir()
     (arguments.home / "config.json").write_text("{")
-    app = TuiAgent(arguments, Settings())
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments, Settings()) as (app, pilot):
+        await send(app, pilot, "/theme light")
+        await until(pilot, lambda: app.theme == "paper")
         await send(app, pilot, "/theme mist")
         await until(pilot, lambda: "counts until the program ends" in said(app))
         assert app.theme == "mist"
@@ -44,9 +42,7 @@ async def test_a_broken_file_is_left_alone_and_told(arguments: Arguments) -> Non
 
 
 async def test_a_theme_that_was_only_looked_at_is_not_kept(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, Settings())
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments, Settings()) as (app, pilot):
         before = app.theme
         await send(app, pilot, "/theme ")
         await until(pilot, lambda: len(app.screen_stack) > 1)

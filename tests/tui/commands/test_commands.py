@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from textual.binding import ActiveBinding
-from textual.pilot import Pilot
 
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, running, send, until
 from tests.tui.dialogs.test_dialogs_end_once import EVERY
 from tui_agent.agent.commands.command import is_command
 from tui_agent.agent.commands.table import COMMANDS, ERRANDS, IN_TEXT, ON_SCREEN
@@ -19,31 +17,21 @@ from tui_agent.settings.schema import UiSettings
 from tui_agent.tui.actions import ACTIONS, DIALOGS, SLASH_COMMANDS, TITLES, Action, Place
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.commands.table import complete
-from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.reading import HelpScreen, explained
 from tui_agent.tui.keys import Keymap, commands_text, key_text
 
 
-@pytest.mark.parametrize(
-    ("text", "asks"),
-    [
-        ("/help", True),
-        ("  /help  ", True),
-        ("/model claude", True),
-        ("/nonsense", True),
-        ("/etc/hosts has what", False),
-        ("/help\nand more", False),
-        ("no /help here", False),
-        ("", False),
-    ],
-)
-def test_what_is_a_command(text: str, asks: bool) -> None:
-    assert is_command(text) is asks
+def test_what_is_a_command() -> None:
+    commands = ("/help", "  /help  ", "/model claude", "/nonsense")
+    texts = ("/etc/hosts has what", "/help\nand more", "no /help here", "")
+    assert [*filter(is_command, (*commands, *texts))] == [*commands]
 
 
 def test_every_action_has_an_id_of_its_own_and_stands_in_the_help() -> None:
     assert len({action.id for action in ACTIONS}) == len(ACTIONS)
+    names = [name for action in SLASH_COMMANDS for name in action.names]
+    assert len(names) == len(set(names))
     told = "\n".join([*map(Keymap().help_text, TITLES), commands_text()])
     for action in ACTIONS:
         assert action.keys or action.name, action.id
@@ -54,11 +42,6 @@ def test_every_action_has_an_id_of_its_own_and_stands_in_the_help() -> None:
 def test_what_only_the_screen_has_is_known_without_it() -> None:
     known = {name for command in (*COMMANDS, *IN_TEXT) for name in command.names} | {name for name, *_ in ERRANDS}
     assert {name for action in SLASH_COMMANDS for name in action.names} - known == set(ON_SCREEN)
-
-
-def test_no_name_is_used_twice() -> None:
-    names = [name for action in SLASH_COMMANDS for name in action.names]
-    assert len(names) == len(set(names))
 
 
 def test_help_fits_eighty_columns() -> None:
@@ -100,18 +83,9 @@ def test_two_actions_can_change_their_keys_with_each_other() -> None:
     assert (keymap.problems, keymap.text("cards"), keymap.text("palette")) == ((), "Ctrl+P", "Ctrl+O")
 
 
-@pytest.mark.parametrize(
-    ("key", "text"),
-    [
-        ("ctrl+o", "Ctrl+O"),
-        ("pageup", "PgUp"),
-        ("left_square_bracket", "["),
-        ("f1", "F1"),
-        ("shift+enter", "Shift+Enter"),
-    ],
-)
-def test_how_a_key_is_told(key: str, text: str) -> None:
-    assert key_text(key) == text
+def test_how_a_key_is_told() -> None:
+    told = ["Ctrl+O", "PgUp", "[", "F1", "Shift+Enter"]
+    assert [*map(key_text, ("ctrl+o", "pageup", "left_square_bracket", "f1", "shift+enter"))] == told
 
 
 @pytest.mark.parametrize(
@@ -152,9 +126,7 @@ async def test_at_its_place_each_key_runs_what_the_table_says(
 ) -> None:
     arguments = project_of_parts(monkeypatch, tmp_path, 1)
     settings = replace(OFFLINE, ui=UiSettings(keymap=tuple(f"{name}={key}" for name, key in keymap.items())))
-    app = TuiAgent(arguments, settings)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: app.status.status.model)
+    async with running(arguments, settings, size=(100, 30)) as (app, pilot):
         assert app.keymap.problems == ()
         await pilot.press(keymap.get("context", "f2"))
         await until(pilot, lambda: app.steering.panel is not None)
@@ -187,7 +159,7 @@ async def test_in_each_dialog_too(keymap: dict[str, str], monkeypatch: pytest.Mo
         for make in EVERY:
             dialog = make()
             app.push_screen(dialog)
-            await stands(pilot, dialog)
+            await until(pilot, lambda dialog=dialog: dialog.stands)  # type: ignore[misc]
             active = dialog.active_bindings
             own = {each.binding.id for each in active.values() if each.node is dialog}
             for action in (action for action in ACTIONS if action.id in own):
@@ -200,24 +172,21 @@ async def test_in_each_dialog_too(keymap: dict[str, str], monkeypatch: pytest.Mo
     assert shown == set(DIALOGS) - {"draft", "calls"}
 
 
-async def stands(pilot: Pilot[object], dialog: Dialog[Any]) -> None:
-    await until(pilot, lambda: dialog.stands)
-
-
-@pytest.mark.parametrize(
-    ("typed", "offered"), [("/theme contr", "contrast"), ("/mode al", "allow"), ("/model sonnet", "claude-sonnet-5")]
-)
-async def test_what_follows_a_command_is_completed(
-    typed: str, offered: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    app = TuiAgent(project_of_parts(monkeypatch, tmp_path, 1), OFFLINE)
-    async with app.run_test(size=(100, 30)) as pilot:
-        app.entry.prompt.type(typed)
-        await until(pilot, lambda: offered in inserted(app))
-        assert app.entry.completions.marked is not None
-        assert app.entry.completions.marked.description
-        if typed == "/model sonnet":
-            assert f"anthropic:{app.entry.completions.marked.insert}" == meant_model(app.settings, "sonnet")
+async def test_what_follows_a_command_is_completed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with running(project_of_parts(monkeypatch, tmp_path, 1), size=(100, 30)) as (app, pilot):
+        completions = app.entry.completions
+        for typed, offered in (
+            ("/theme contr", "contrast"),
+            ("/mode al", "allow"),
+            ("/model sonnet", "claude-sonnet-5"),
+        ):
+            app.entry.prompt.clear_draft()
+            app.entry.prompt.type(typed)
+            await until(pilot, lambda offered=offered: offered in inserted(app))  # type: ignore[misc]
+            assert completions.marked is not None
+            assert completions.marked.description
+        assert completions.marked is not None
+        assert f"anthropic:{completions.marked.insert}" == meant_model(app.settings, "sonnet")
 
 
 def inserted(app: TuiAgent) -> list[str]:
@@ -241,9 +210,7 @@ def keys_at(place: Place, action: Action) -> set[str]:
 
 
 async def test_help_history_and_modes_are_a_key_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    app = TuiAgent(project_of_parts(monkeypatch, tmp_path, 1), OFFLINE)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: app.status.status.model)
+    async with running(project_of_parts(monkeypatch, tmp_path, 1), size=(100, 30)) as (app, pilot):
         prompt = app.entry.prompt
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))

@@ -4,24 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
+from tests.tui.app_of_parts import blocks, project_of_parts, running, until
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import NoticeBlock, UserBlock
 from tui_agent.tui.commands import loop
 
 
 def said(app: TuiAgent) -> list[str]:
-    return [block.title for block in app.pane.transcript.blocks if isinstance(block, NoticeBlock)]
+    return [block.title for block in blocks(app, NoticeBlock)]
 
 
 async def test_a_prompt_is_sent_again_until_it_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     arguments = project_of_parts(monkeypatch, tmp_path, 1)
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+    async with running(arguments) as (app, pilot):
 
         def sent() -> int:
-            return sum(isinstance(block, UserBlock) for block in app.pane.transcript.blocks)
+            return len(blocks(app, UserBlock))
 
         await app.run_command("/loop 9s read part0.txt")
         assert said(app)[-1] == "That is no loop"
@@ -46,9 +44,7 @@ async def test_it_ends_with_a_turn_that_was_stopped(monkeypatch: pytest.MonkeyPa
     arguments = project_of_parts(monkeypatch, tmp_path, 1)
     monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0.5")
     monkeypatch.setattr(loop, "SHORTEST_S", 1)
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+    async with running(arguments) as (app, pilot):
         await app.run_command("/loop 1s read part0.txt")
         await until(pilot, lambda: app.status.status.activity == "thinking")
         app.conductor.stop()

@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.bench.long_session import prompt, write_session
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until, workers_finished
+from tests.tui.app_of_parts import agent_of, blocks, project_of_parts, prompts, running, send, until, workers_finished
 from tui_agent.agent.agent import Agent
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import Level, NoticeBlock, ProseBlock, UserBlock
@@ -26,20 +26,13 @@ async def resumed(
     monkeypatch.setattr(past, "SLICE_S", -1.0)
     arguments = project_of_parts(monkeypatch, tmp_path, parts=1)
     session = await write_session(arguments.home, TURNS, cwd=arguments.folder)
-    app = TuiAgent(arguments._replace(resume=session), OFFLINE)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+    async with running(arguments._replace(resume=session)) as (app, pilot):
         await workers_finished(pilot)
-        assert app.conductor.session is not None
-        yield app, pilot, app.conductor.session.agent
-
-
-def prompts(app: TuiAgent) -> list[str]:
-    return [block.text for block in app.pane.transcript if isinstance(block, UserBlock)]
+        yield app, pilot, agent_of(app)
 
 
 def notices(app: TuiAgent) -> list[str]:
-    return [block.title for block in app.pane.transcript if isinstance(block, NoticeBlock)]
+    return [block.title for block in blocks(app, NoticeBlock)]
 
 
 def first(count: int) -> list[str]:
@@ -58,17 +51,16 @@ async def test_a_turn_and_a_notice_stand_below_what_was_said_before(
         await until(pilot, lambda: app.pane.transcript is not before and not app.conductor.busy)
         assert prompts(app) == [*first(KEPT), "read part0.txt"]
         assert notices(app) == [f"Rewound to before “{prompt(KEPT)[:39]}…”", "a word meanwhile"]
-        blocks = app.pane.transcript.blocks
-        assert [block.index for block in blocks] == list(range(len(blocks)))
-        assert [block.id for block in blocks] == sorted({block.id for block in blocks})
-        asked = next(block for block in blocks if isinstance(block, UserBlock) and block.text == "read part0.txt")
-        below = blocks[asked.index + 1 :]
-        (answer,) = (block for block in below if isinstance(block, ProseBlock))
+        shown = app.pane.transcript.blocks
+        assert [block.index for block in shown] == list(range(len(shown)))
+        assert [block.id for block in shown] == sorted({block.id for block in shown})
+        asked = next(block for block in blocks(app, UserBlock) if block.text == "read part0.txt")
+        (answer,) = (block for block in shown[asked.index + 1 :] if isinstance(block, ProseBlock))
         assert "part0.txt" in answer.text
         assert not answer.streaming
         assert app.pane.following
         app.pane.flush()
-        assert app.pane.viewport.rows[-1].position.block == len(blocks) - 1
+        assert app.pane.viewport.rows[-1].position.block == len(shown) - 1
 
 
 async def test_of_two_moves_the_last_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -80,6 +72,14 @@ async def test_of_two_moves_the_last_is_shown(monkeypatch: pytest.MonkeyPatch, t
         await workers_finished(pilot)
         assert prompts(app) == first(TURNS)
         assert len(notices(app)) == 1
+        before = len(agent.branches.all())
+        await send(app, pilot, "/rewind")
+        await until(pilot, lambda: isinstance(app.screen, PlacePicker))
+        for _ in range(3):
+            app.simulate_key("enter")
+        await until(pilot, lambda: len(prompts(app)) == TURNS - 1)
+        await workers_finished(pilot)
+        assert len(agent.branches.all()) == before + 1, "three times Enter chooses once"
 
 
 async def test_keys_sizes_and_themes_change_meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -122,23 +122,7 @@ async def test_the_keys_of_a_message_work_once_however_often_pressed(
         assert len(notices(app)) == 1
         assert len(agent.branches.all()) == 2
         assert app.entry.prompt.text == prompt(KEPT)
-
-
-async def test_enter_twice_in_a_picker_chooses_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    async with resumed(monkeypatch, tmp_path) as (app, pilot, agent):
-        await send(app, pilot, "/rewind")
-        await until(pilot, lambda: isinstance(app.screen, PlacePicker))
-        for _ in range(3):
-            app.simulate_key("enter")
-        await until(pilot, lambda: len(prompts(app)) == TURNS - 1)
-        await workers_finished(pilot)
-        assert len(agent.branches.all()) == 2
-
-
-async def test_the_old_conversation_is_let_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    async with resumed(monkeypatch, tmp_path) as (app, pilot, agent):
         before = app.pane.transcript
         await agent.branches.fork()
         await workers_finished(pilot)
-        assert not len(before)
-        assert prompts(app) == first(TURNS)
+        assert not len(before), "the old conversation is let go"

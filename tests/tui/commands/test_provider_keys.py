@@ -13,18 +13,8 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Step
 from tests.settings.keyrings import Broken, InMemory
-from tests.tui.app.test_prompt_actions import (
-    OFFLINE,
-    SECRET,
-    _environment,
-    arguments,
-    cards,
-    opened,
-    said,
-    send,
-    until_screen,
-)
-from tests.tui.app_of_parts import until
+from tests.tui.app.test_prompt_actions import SECRET, _environment, arguments, cards, until_screen
+from tests.tui.app_of_parts import running, said, send, until
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
 from tui_agent.settings.kept_keys import kept_variables
@@ -66,9 +56,7 @@ async def give_key(app: TuiAgent, pilot: Pilot[object]) -> None:
 
 
 async def test_a_key_is_hidden_works_at_once_and_is_kept_nowhere(arguments: Arguments, backend: InMemory) -> None:
-    app = TuiAgent(arguments, Settings())
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments, Settings()) as (app, pilot):
         assert app.status.status.model == "offline:offline"
         await give_key(app, pilot)
         await until_screen(app, pilot, PickerScreen)
@@ -87,17 +75,13 @@ async def test_a_key_is_hidden_works_at_once_and_is_kept_nowhere(arguments: Argu
 async def test_a_key_in_the_keyring_is_used_at_the_next_start_and_can_be_forgotten(
     arguments: Arguments, backend: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = TuiAgent(arguments, Settings())
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments, Settings()) as (app, pilot):
         await give_key(app, pilot)
         await until_screen(app, pilot, PickerScreen)
         await pilot.press("down", "enter")
         await until(pilot, lambda: "kept in the system's keyring" in said(app))
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    again = TuiAgent(arguments, Settings())
-    async with again.run_test() as pilot:
-        await opened(again, pilot)
+    async with running(arguments, Settings()) as (again, pilot):
         assert again.status.status.model == "anthropic:claude-sonnet-5-5"
         assert os.environ["ANTHROPIC_API_KEY"] == SECRET
         await send(again, pilot, "/key ")
@@ -110,9 +94,7 @@ async def test_a_key_in_the_keyring_is_used_at_the_next_start_and_can_be_forgott
 
 async def test_without_a_keyring_the_key_works_and_the_way_to_keep_it_is_told(arguments: Arguments) -> None:
     keyring.set_keyring(keyring.backends.fail.Keyring())  # type: ignore[no-untyped-call]
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments) as (app, pilot):
         await give_key(app, pilot)
         await until(pilot, lambda: "set ANTHROPIC_API_KEY in your shell" in said(app))
         assert app.status.status.model == "anthropic:claude-sonnet-5-5"
@@ -122,9 +104,7 @@ async def test_a_keyring_that_fails_is_told_and_keeps_nobody_from_starting(
     arguments: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keyring.set_keyring(Broken())
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments) as (app, pilot):
         await give_key(app, pilot)
         await until_screen(app, pilot, PickerScreen)
         await pilot.press("down", "enter")
@@ -132,7 +112,5 @@ async def test_a_keyring_that_fails_is_told_and_keeps_nobody_from_starting(
         assert SECRET not in said(app)
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     (arguments.home / "keyring.json").write_text('{"kept": ["ANTHROPIC_API_KEY"]}')
-    again = TuiAgent(arguments, Settings())
-    async with again.run_test() as pilot:
-        await opened(again, pilot)
+    async with running(arguments, Settings()) as (again, pilot):
         await until(pilot, lambda: "cannot be read" in said(again))

@@ -5,18 +5,15 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
-from tui_agent.settings import ModelSettings, PermissionSettings, Settings
+from tests.tui.app_of_parts import ALLOW, agent_of, answered, blocks, project_of_parts, running, send, until
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import NoticeBlock, ToolBlock
 from tui_agent.tui.dialogs.fields import KeyScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
 
-ALLOW = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow"))
-
 
 def notices(app: TuiAgent) -> list[str]:
-    return [block.plain_text for block in app.pane.transcript if isinstance(block, NoticeBlock)]
+    return [block.plain_text for block in blocks(app, NoticeBlock)]
 
 
 async def told(app: TuiAgent, pilot: Pilot[object], text: str) -> str:
@@ -31,11 +28,10 @@ async def told(app: TuiAgent, pilot: Pilot[object], text: str) -> str:
 async def test_while_a_turn_runs_what_would_change_it_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    app = TuiAgent(project_of_parts(monkeypatch, tmp_path, 1), ALLOW)
-    async with app.run_test(size=(100, 40)) as pilot:
+    async with running(project_of_parts(monkeypatch, tmp_path, 1), ALLOW, size=(100, 40)) as (app, pilot):
         await send(app, pilot, "run sleep 60")
-        await until(pilot, lambda: any(isinstance(block, ToolBlock) for block in app.pane.transcript))
-        agent = await app.agent()
+        await until(pilot, lambda: blocks(app, ToolBlock))
+        agent = agent_of(app)
         policy, model = agent.settings.context.policy, agent.profile.name
         assert "stays offline:offline while a turn runs" in await told(app, pilot, "/model claude-haiku-4-5")
         assert f"The policy stays {policy} while a turn runs" in await told(app, pilot, "/policy thrifty")
@@ -47,25 +43,14 @@ async def test_while_a_turn_runs_what_would_change_it_is_refused(
 
 
 async def test_what_there_is_not_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    app = TuiAgent(project_of_parts(monkeypatch, tmp_path, 1), OFFLINE)
-    async with app.run_test(size=(100, 40)) as pilot:
-        await until(pilot, lambda: app.conductor.session is not None)
+    async with running(project_of_parts(monkeypatch, tmp_path, 1), size=(100, 40)) as (app, pilot):
         assert "The model stays offline:offline" in await told(app, pilot, "/model nonesuch")
         assert "There is no policy lavish" in await told(app, pilot, "/policy lavish")
         assert "There is no theme plaid" in await told(app, pilot, "/theme plaid")
-        await send(app, pilot, "read part0.txt")
-        await until(pilot, lambda: any(isinstance(each, ToolBlock) for each in app.pane.transcript))
-        await until(pilot, lambda: not app.conductor.busy)
+        await answered(app, pilot, "read part0.txt")
         for place in ("nowhere/at/all.md", "~nobody-here/all.md", "all.txt"):
             assert "Nothing was exported" in await told(app, pilot, f"/export {place}")
         assert "/talk of it.md" in await told(app, pilot, '/export "part/../talk of it.md"')
-        assert "/loop" in await told(app, pilot, "/loop")
-
-
-async def test_of_several_models_of_a_name_one_is_picked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    app = TuiAgent(project_of_parts(monkeypatch, tmp_path, 1), OFFLINE)
-    async with app.run_test(size=(100, 40)) as pilot:
-        await until(pilot, lambda: app.conductor.session is not None)
         await send(app, pilot, "/model gemini-3 ")
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         await pilot.press("enter")

@@ -12,13 +12,11 @@ from textual.widgets import Input, Static
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Step
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tests.tui.app_of_parts import agent_of, project_of_parts, prompts, running, send, until
 from tests.tui.commands.test_branches import notices
-from tui_agent.conversation.items import Item
 from tui_agent.settings import ModelSettings, Settings
 from tui_agent.settings.keys import meaning_of
 from tui_agent.tui.app.app import TuiAgent
-from tui_agent.tui.cards.blocks import UserBlock
 from tui_agent.tui.dialogs.fields import LineScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.reading import TextScreen
@@ -33,9 +31,7 @@ async def picker(app: TuiAgent, pilot: Pilot[object]) -> list[str]:
 
 async def test_what_a_session_offers_as_a_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     arguments = project_of_parts(monkeypatch, tmp_path, 1)
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: app.status.status.model)
+    async with running(arguments, size=(100, 30)) as (app, pilot):
         for command, title in (
             ("/undo", "nothing to undo"),
             ("/jobs", "No commands run"),
@@ -108,12 +104,12 @@ async def test_what_a_session_offers_as_a_whole(monkeypatch: pytest.MonkeyPatch,
         await send(app, pilot, "/pin")
         assert any("read part0.txt" in label and "tokens" in label for label in await picker(app, pilot))
         await pilot.press(*"read", "enter")
-        await until(pilot, lambda: any(item.pinned for item in agent_items(app)))
+        await until(pilot, lambda: any(item.pinned for item in agent_of(app).context.items()))
         await send(app, pilot, "!cd /")
         await until(pilot, lambda: "no effect" in notices(app)[-1].title)
         await send(app, pilot, "/init")
         await until(pilot, lambda: notices(app)[-1].title == "This needs a real model")
-        assert len(sent(app)) == 1
+        assert len(prompts(app)) == 1
 
 
 async def test_errands_are_for_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -122,14 +118,15 @@ async def test_errands_are_for_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path
     with in_thread(AnthropicServer(lambda _: Step(text="It is well."))) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        app = TuiAgent(arguments, Settings(model=ModelSettings(id="claude-opus-5-5")))
-        async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: app.status.status.model)
+        async with running(arguments, Settings(model=ModelSettings(id="claude-opus-5-5")), size=(100, 30)) as (
+            app,
+            pilot,
+        ):
             await send(app, pilot, "/init")
             assert await picker(app, pilot) == ["Update it", "Start over"]
             await pilot.press("escape")
             await send(app, pilot, "/review the tests")
-            await until(pilot, lambda: "/review the tests" in sent(app))
+            await until(pilot, lambda: "/review the tests" in prompts(app))
             await until(pilot, lambda: not app.conductor.busy)
             assert "above all: the tests" in str(server.model_requests[-1].body)
             await send(app, pilot, "/undo")
@@ -139,9 +136,7 @@ async def test_errands_are_for_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 async def test_jobs_are_counted_read_and_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     arguments = project_of_parts(monkeypatch, tmp_path, 1)
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test(size=(100, 20)) as pilot:
-        await until(pilot, lambda: app.status.status.model)
+    async with running(arguments, size=(100, 20)) as (app, pilot):
         assert app.session is not None
         background = app.session.background
         await begin(app, "seq 20; while [ ! -e go ]; do sleep 0.02; done; echo more; exec sleep 1000")
@@ -200,12 +195,3 @@ def labels(app: TuiAgent) -> list[str]:
 
 def told(app: TuiAgent, title: str) -> bool:
     return any(title in notice.title for notice in notices(app))
-
-
-def agent_items(app: TuiAgent) -> list[Item]:
-    assert app.conductor.session is not None
-    return list(app.conductor.session.agent.context.items())
-
-
-def sent(app: TuiAgent) -> list[str]:
-    return [block.text for block in app.pane.transcript.blocks if isinstance(block, UserBlock)]

@@ -8,24 +8,22 @@ from pathlib import Path
 import pytest
 from textual.events import Key
 from textual.pilot import Pilot
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from tests.bench.long_session import write_session
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Step
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tests.tui.app_of_parts import ALLOW, OFFLINE, agent_of, answered, project_of_parts, prompts, said, send, until
 from tui_agent.arguments import Arguments
 from tui_agent.session import open_session
-from tui_agent.settings import ModelSettings, PermissionSettings, Settings
+from tui_agent.settings import ModelSettings, Settings
 from tui_agent.settings.schema import AgentSettings
 from tui_agent.settings.trust import is_refused, is_trusted
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import SessionInfo, last_words, list_sessions, session_to_resume
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tui.app.app import TuiAgent
-from tui_agent.tui.cards.blocks import UserBlock
 from tui_agent.tui.dialogs.fields import TitleScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.sessions_screen import SessionsScreen
@@ -38,21 +36,18 @@ def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
     return project_of_parts(monkeypatch, tmp_path, 2)
 
 
-def said(app: TuiAgent) -> str:
-    return "\n".join(block.plain_text for block in app.pane.transcript.blocks)
-
-
-def prompts(app: TuiAgent) -> list[str]:
-    return [block.text for block in app.pane.transcript if isinstance(block, UserBlock)]
-
-
 async def idle(app: TuiAgent, pilot: Pilot[object]) -> None:
     await until(pilot, lambda: app.conductor.phase is Phase.IDLE and not app.conductor.busy)
 
 
+async def at(app: TuiAgent, pilot: Pilot[object], session: str = "", *, left: str = "") -> None:
+    """Wait until this session is open, or another than the one that was left."""
+    await until(pilot, lambda: present(app) == session or (not session and present(app) not in ("", left)))
+    await idle(app, pilot)
+
+
 def present(app: TuiAgent) -> str:
-    assert app.conductor.session is not None
-    return app.conductor.session.id
+    return app.conductor.session.id if app.conductor.session is not None else ""
 
 
 @asynccontextmanager
@@ -97,8 +92,7 @@ async def test_a_new_session_here_keeps_the_old_one_the_model_and_the_mode(
             await send(app, pilot, "/mode plan")
             await until(pilot, lambda: app.status.status.mode == "plan")
             await send(app, pilot, "/clear")
-            await until(pilot, lambda: app.conductor.session is not None and present(app) != before)
-            await idle(app, pilot)
+            await at(app, pilot, left=before)
             assert prompts(app) == []
             assert (app.status.status.mode, app.status.status.cost_usd) == ("plan", 0)
             await send(app, pilot, "other words")
@@ -108,28 +102,43 @@ async def test_a_new_session_here_keeps_the_old_one_the_model_and_the_mode(
     assert {info.title for info in (await infos(arguments)).values()} == {"the first words", "other words"}
 
 
-async def test_the_list_goes_to_a_session_and_back(arguments: Arguments) -> None:
+async def test_the_list_goes_to_a_session_and_back_and_forks(arguments: Arguments) -> None:
     there = await earlier(arguments, "read part0.txt", "read part1.txt")
     async with running(arguments) as (app, pilot):
-        await send(app, pilot, "read part1.txt")
-        await until(pilot, lambda: len(prompts(app)) == 1 and not app.conductor.busy)
+        await answered(app, pilot, "read part1.txt")
         here = present(app)
         await send(app, pilot, "/resume")
         await until(pilot, lambda: isinstance(app.screen, SessionsScreen))
         await pilot.press(*"part0", "enter")
-        await until(pilot, lambda: app.conductor.session is not None and present(app) == there)
-        await idle(app, pilot)
+        await at(app, pilot, there)
         assert prompts(app) == ["read part0.txt", "read part1.txt"]
         assert app.focused is app.entry.prompt
         await send(app, pilot, f"/sessions {here}")
-        await until(pilot, lambda: app.conductor.session is not None and present(app) == here)
-        await idle(app, pilot)
+        await at(app, pilot, here)
         assert prompts(app) == ["read part1.txt"]
+        await send(app, pilot, "/rename The parser")
+        await until(pilot, lambda: "This session is called “The parser” now" in said(app))
+        assert (await infos(arguments))[here].title == "The parser"
+        await send(app, pilot, "/rename ")
+        await until(pilot, lambda: isinstance(app.screen, TitleScreen))
+        assert app.screen.query_one(Input).value == "The parser"
+        await pilot.press("ctrl+a", "ctrl+k", *"Parts", "enter")
+        await until(pilot, lambda: "“Parts” now" in said(app))
+        assert (await infos(arguments))[here].title == "Parts"
+        # A fork from the list is another branch.
+        await send(app, pilot, "/sessions ")
+        await until(pilot, lambda: isinstance(app.screen, SessionsScreen))
+        await pilot.press(*"part0", "ctrl+f")
+        await at(app, pilot, there)
+        await until(pilot, lambda: "A new branch from here" in said(app))
+        await answered(app, pilot, "read part1.txt")
+        assert len(agent_of(app).branches.all()) == 2
+        assert "part1.txt" in await last_words((await infos(arguments))[there].folder)
+        assert await last_words(arguments.home) == ""
 
 
 async def test_a_running_turn_is_stopped_after_a_question(arguments: Arguments) -> None:
-    settings = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow"))
-    async with running(arguments, settings) as (app, pilot):
+    async with running(arguments, ALLOW) as (app, pilot):
         await send(app, pilot, "run sleep 60")
         await until(pilot, lambda: "running" in app.status.status.activity)
         before = present(app)
@@ -138,8 +147,7 @@ async def test_a_running_turn_is_stopped_after_a_question(arguments: Arguments) 
             await until(pilot, lambda: isinstance(app.screen, PickerScreen))
             await pilot.press(*answer)
             await until(pilot, lambda: not isinstance(app.screen, PickerScreen))
-        await until(pilot, lambda: app.conductor.session is not None and present(app) != before)
-        await idle(app, pilot)
+        await at(app, pilot, left=before)
         assert prompts(app) == []
     assert (await infos(arguments))[before].messages
 
@@ -152,11 +160,9 @@ async def test_switching_lifts_no_spending_limit(arguments: Arguments) -> None:
         await until(pilot, lambda: "/continue-spending" in said(app) and not app.conductor.busy)
         before = present(app)
         await send(app, pilot, "/new ")
-        await until(pilot, lambda: app.conductor.session is not None and present(app) != before)
-        await idle(app, pilot)
+        await at(app, pilot, left=before)
         await send(app, pilot, f"/resume {before}")
-        await until(pilot, lambda: app.conductor.session is not None and present(app) == before)
-        await idle(app, pilot)
+        await at(app, pilot, before)
         shown = said(app).count("/continue-spending")
         await send(app, pilot, "and now?")
         await until(pilot, lambda: said(app).count("/continue-spending") > shown and not app.conductor.busy)
@@ -171,8 +177,7 @@ async def test_what_another_program_recorded_goes_on_here(arguments: Arguments) 
     async with running(arguments) as (app, pilot):
         before = present(app)
         await send(app, pilot, "/resume other one.jsonl")
-        await until(pilot, lambda: app.conductor.session is not None and present(app) != before)
-        await idle(app, pilot)
+        await at(app, pilot, left=before)
         assert "For that." in said(app)
         await send(app, pilot, "/resume none.jsonl")
         await until(pilot, lambda: "There is no session" in said(app))
@@ -212,21 +217,6 @@ async def test_a_session_is_renamed_and_deleted_with_a_question(arguments: Argum
         await until(pilot, lambda: not isinstance(app.screen, PickerScreen))
 
 
-async def test_a_command_gives_this_session_another_title(arguments: Arguments) -> None:
-    async with running(arguments) as (app, pilot):
-        await send(app, pilot, "read part0.txt")
-        await until(pilot, lambda: len(prompts(app)) == 1 and not app.conductor.busy)
-        await send(app, pilot, "/rename The parser")
-        await until(pilot, lambda: "This session is called “The parser” now" in said(app))
-        assert (await infos(arguments))[present(app)].title == "The parser"
-        await send(app, pilot, "/rename ")
-        await until(pilot, lambda: isinstance(app.screen, TitleScreen))
-        assert app.screen.query_one(Input).value == "The parser"
-        await pilot.press("ctrl+a", "ctrl+k", *"Parts", "enter")
-        await until(pilot, lambda: "“Parts” now" in said(app))
-        assert (await infos(arguments))[present(app)].title == "Parts"
-
-
 async def test_a_session_of_which_nothing_is_left_says_so(arguments: Arguments) -> None:
     there = await earlier(arguments, "read part0.txt")
     async with running(arguments._replace(resume=there)) as (app, pilot):
@@ -240,28 +230,6 @@ async def test_a_session_of_which_nothing_is_left_says_so(arguments: Arguments) 
         await until(pilot, lambda: "All of this conversation was taken back" in said(app))
 
 
-async def test_a_fork_from_the_list_is_another_branch(arguments: Arguments) -> None:
-    there = await earlier(arguments, "read part0.txt")
-    async with running(arguments) as (app, pilot):
-        await send(app, pilot, "/sessions ")
-        await until(pilot, lambda: isinstance(app.screen, SessionsScreen))
-        await pilot.press("ctrl+f")
-        await until(pilot, lambda: app.conductor.session is not None and present(app) == there)
-        await until(pilot, lambda: "A new branch from here" in said(app))
-        await idle(app, pilot)
-        await send(app, pilot, "read part1.txt")
-        await until(pilot, lambda: len(prompts(app)) == 2 and not app.conductor.busy)
-        assert app.conductor.session is not None
-        assert len(app.conductor.session.agent.branches.all()) == 2
-
-
-async def test_what_was_said_last_is_told_for_the_list(arguments: Arguments) -> None:
-    session = await earlier(arguments, "read part0.txt", "read part1.txt")
-    info = (await infos(arguments))[session]
-    assert "part1.txt" in await last_words(info.folder)
-    assert await last_words(arguments.home) == ""
-
-
 async def test_after_the_list_at_the_start_the_prompt_has_the_focus(arguments: Arguments) -> None:
     await earlier(arguments, "read part0.txt")
     async with running(arguments._replace(resume=""), wait=False) as (app, pilot):
@@ -272,38 +240,24 @@ async def test_after_the_list_at_the_start_the_prompt_has_the_focus(arguments: A
         assert app.entry.prompt.text == "here"
 
 
-async def test_a_session_in_use_elsewhere_offers_a_new_one_here(arguments: Arguments) -> None:
-    session = await earlier(arguments, "read part0.txt")
-    info = (await infos(arguments))[session]
-    holder = await LogStore.open(info.folder)
-    try:
+async def test_a_session_in_use_elsewhere_offers_a_new_one_here_also_later(arguments: Arguments) -> None:
+    session = await write_session(arguments.home, 3)
+    held = await LogStore.open(await session_to_resume(arguments.home, session))
+    for key in ("enter", "escape"):
         async with running(arguments._replace(resume=session), wait=False) as (app, pilot):
             await until(pilot, lambda: isinstance(app.screen, PickerScreen))
-            await pilot.press("enter")
+            await pilot.press(key)
+            if key == "escape":
+                await until(pilot, lambda: app.conductor.phase is Phase.VACANT)
+                await send(app, pilot, "read part0.txt")
+                await until(pilot, lambda: "There is no session" in said(app))
+                assert app.entry.prompt.text == "read part0.txt"
+                await pilot.press("ctrl+c")
+                await send(app, pilot, "/new ")
             await idle(app, pilot)
             assert present(app) != session
             assert prompts(app) == []
-            await send(app, pilot, "read part1.txt")
-            await until(pilot, lambda: len(prompts(app)) == 1 and not app.conductor.busy)
-    finally:
-        await holder.close()
-
-
-async def test_where_there_is_no_session_a_new_one_can_be_begun(arguments: Arguments) -> None:
-    session = await write_session(arguments.home, 3)
-    held = await LogStore.open(await session_to_resume(arguments.home, session))
-    async with running(arguments._replace(resume=session), wait=False) as (app, pilot):
-        await until(pilot, lambda: isinstance(app.screen, ModalScreen))
-        await pilot.press("escape")
-        await until(pilot, lambda: app.conductor.phase is Phase.VACANT)
-        await send(app, pilot, "read part0.txt")
-        await until(pilot, lambda: "There is no session" in said(app))
-        assert app.entry.prompt.text == "read part0.txt"
-        await pilot.press("ctrl+c")
-        await send(app, pilot, "/new ")
-        await idle(app, pilot)
-        await pilot.press("up", "up", "enter")
-        await until(pilot, lambda: len(prompts(app)) == 1 and not app.conductor.busy)
+            await answered(app, pilot, "read part1.txt")
     await held.close()
 
 
@@ -324,8 +278,7 @@ async def test_the_question_about_trust_names_what_it_found_and_can_be_asked_aga
         assert is_refused(arguments.folder, arguments.home)
         assert "Not trusted, so ignored" in said(app)
         assert "AGENTS.md" in said(app)
-        await send(app, pilot, "read part0.txt")
-        await until(pilot, lambda: len(prompts(app)) == 1 and not app.conductor.busy)
+        await answered(app, pilot, "read part0.txt")
         before = present(app)
         await send(app, pilot, "/trust")
         await until(pilot, lambda: isinstance(app.screen, TrustScreen))

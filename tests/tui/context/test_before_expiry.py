@@ -15,7 +15,7 @@ from tests.agent.talking import say, talking
 from tests.agent.test_nothing_bricks import MODELS, prose, serving
 from tests.servers.running import in_thread
 from tests.servers.script import Step
-from tests.tui.app_of_parts import project_of_parts, send, until, workers_finished
+from tests.tui.app_of_parts import agent_of, blocks, project_of_parts, running, send, until, workers_finished
 from tui_agent.agent.agent import Agent
 from tui_agent.context.cache_life import Pauses
 from tui_agent.session_parts import PAUSES_FILE
@@ -57,12 +57,11 @@ class Expiring:
         await until(self.pilot, true)
 
     def told(self, beginning: str) -> list[str]:
-        blocks = [each for each in self.app.pane.transcript if isinstance(each, NoticeBlock)]
-        return [each.title for each in blocks if each.title.startswith(beginning)]
+        return [each.title for each in blocks(self.app, NoticeBlock) if each.title.startswith(beginning)]
 
     @property
     def written(self) -> list[BoundaryBlock]:
-        return [each for each in self.app.pane.transcript if isinstance(each, BoundaryBlock)]
+        return blocks(self.app, BoundaryBlock)
 
 
 @asynccontextmanager
@@ -88,12 +87,9 @@ async def expiring(
         assert arguments.project is not None
         given = {**SETTINGS, **settings}
         loaded = load_settings(arguments.home, arguments.project, trusted=False, environ={}, overrides=given)
-        app = TuiAgent(arguments._replace(resume=session.id), loaded)
-        async with app.run_test(size=(120, 40)) as pilot:
-            await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+        async with running(arguments._replace(resume=session.id), loaded, size=(120, 40)) as (app, pilot):
             await workers_finished(pilot)
-            assert app.conductor.session is not None
-            yield Expiring(app, pilot, app.conductor.session.agent, asked)
+            yield Expiring(app, pilot, agent_of(app), asked)
     assert server.violations == []
 
 

@@ -5,16 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
-from typing import TypeVar
 
 import pytest
 from textual.pilot import Pilot
 from typing_extensions import override
 
 from tests.agent.talking import put
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until, workers_finished
+from tests.tui.app_of_parts import agent_of, answered, blocks, project_of_parts, running, send, until, workers_finished
 from tui_agent.agent import events
-from tui_agent.agent.agent import Agent
 from tui_agent.arguments import Arguments
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import CHANGED
@@ -23,13 +21,12 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.base import StreamEvent
 from tui_agent.models.offline.adapter import OfflineModel
 from tui_agent.tui.app.app import TuiAgent
-from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
+from tui_agent.tui.cards.blocks import BoundaryBlock, ToolBlock
 from tui_agent.tui.context.draft_screen import DraftScreen, EditedText
 from tui_agent.tui.context.previews import PreviewScreen
 from tui_agent.tui.dialogs.dialog import QUIET_S
 from tui_agent.tui.dialogs.row_list import RowList
 
-B = TypeVar("B")
 WIDE, NARROW = (120, 40), (80, 24)
 
 
@@ -41,12 +38,9 @@ def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
 @asynccontextmanager
 async def talked(arguments: Arguments, size: tuple[int, int] = WIDE) -> AsyncIterator[tuple[TuiAgent, Pilot[object]]]:
     """An app whose model has read four files."""
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+    async with running(arguments, size=size) as (app, pilot):
         for number in range(4):
-            await send(app, pilot, f"read part{number}.txt")
-            await until(pilot, lambda count=number: len(blocks(app, ToolBlock)) > count and not app.conductor.busy)  # type: ignore[misc]
+            await answered(app, pilot, f"read part{number}.txt")
         yield app, pilot
 
 
@@ -63,19 +57,9 @@ async def written(app: TuiAgent, pilot: Pilot[object], command: str = "/compact 
     await pilot.pause()
 
 
-def blocks(app: TuiAgent, kind: type[B]) -> list[B]:
-    return [block for block in app.pane.transcript if isinstance(block, kind)]
-
-
-def agent_of(app: TuiAgent) -> Agent:
-    assert app.conductor.session is not None
-    return app.conductor.session.agent
-
-
 def log_of(app: TuiAgent) -> list[object]:
     """The entries of the conversation, without those that only tell what a call has cost."""
-    assert app.conductor.session is not None
-    return [entry for entry in app.conductor.session.agent.engine.view.log if not isinstance(entry, UnattributedCall)]
+    return [entry for entry in agent_of(app).engine.view.log if not isinstance(entry, UnattributedCall)]
 
 
 def rows_of(app: TuiAgent) -> str:
@@ -129,36 +113,40 @@ async def test_an_edited_text_is_counted_and_used(arguments: Arguments) -> None:
         app.pane.reveal(boundary.id)
         await pilot.press("u")
         await until(pilot, lambda: boundary.undone)
-
-
-async def test_it_is_counted_while_it_is_edited_and_used_from_there(arguments: Arguments) -> None:
-    async with talked(arguments) as (app, pilot):
+        # It is counted while it is edited, fits every screen, and is used from there.
         await written(app, pilot)
         before = rows_of(app)
         await pilot.press("e", *"abc")
         await until(pilot, lambda: rows_of(app) != before)
+        for width, height in ((20, 5), (40, 12), (200, 60)):
+            await pilot.resize_terminal(1, 1)
+            await pilot.resize_terminal(width, height)
+            await pilot.pause()
+            place = area_of(app).region
+            assert place.height >= 1
+            assert place.right <= width
+            assert place.bottom <= height
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: blocks(app, BoundaryBlock))
-        assert "\nabc#" in blocks(app, BoundaryBlock)[0].text
+        await until(pilot, lambda: len(blocks(app, BoundaryBlock)) == 3)
+        assert "\nabc#" in blocks(app, BoundaryBlock)[-1].text
 
 
-async def test_a_draft_can_be_dropped(arguments: Arguments) -> None:
+async def test_a_draft_can_be_dropped_and_its_writing_stopped(
+    arguments: Arguments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDITOR", "true")
     async with talked(arguments) as (app, pilot):
         length, calls = len(log_of(app)), agent_of(app).tracker.session.calls
         await written(app, pilot)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: isinstance(app.screen, DraftScreen) and "cannot be handed" in problem_of(app))
         await pilot.press("escape")
         await workers_finished(pilot)
         assert len(log_of(app)) == length
         assert agent_of(app).tracker.session.calls == calls + 1
         assert not blocks(app, BoundaryBlock)
-        await send(app, pilot, "read part0.txt")
-        await until(pilot, lambda: len(blocks(app, ToolBlock)) == 5 and not app.conductor.busy)
-
-
-async def test_escape_stops_the_writing(arguments: Arguments) -> None:
-    async with talked(arguments) as (app, pilot):
-        length = len(log_of(app))
         await agent_of(app).swap_model(OfflineModel(delay_s=5))
+        length = len(log_of(app))
         await looked(app, pilot)
         await pilot.press("enter")
         await until(pilot, lambda: app.status.status.activity == "summarising older turns")
@@ -170,6 +158,11 @@ async def test_escape_stops_the_writing(arguments: Arguments) -> None:
         await agent_of(app).swap_model(OfflineModel())
         await send(app, pilot, "/compact!")
         await until(pilot, lambda: blocks(app, BoundaryBlock))
+        assert not isinstance(app.screen, PreviewScreen | DraftScreen)
+
+
+def problem_of(app: TuiAgent) -> str:
+    return str(app.screen.query_one(".dialog-problem").render())
 
 
 async def test_a_text_that_cannot_be_used_says_why(arguments: Arguments) -> None:
@@ -180,7 +173,7 @@ async def test_a_text_that_cannot_be_used_says_why(arguments: Arguments) -> None
         await pilot.press("ctrl+s")
         await pilot.pause()
         assert isinstance(app.screen, DraftScreen)
-        assert "the turns it replaces only" in str(app.screen.query_one(".dialog-problem").render())
+        assert "the turns it replaces only" in problem_of(app)
         assert not blocks(app, BoundaryBlock)
         area_of(app).text = "Short."
         await pilot.press("ctrl+s")
@@ -191,17 +184,17 @@ async def test_what_prevents_it_is_shown_and_no_edit_is_lost(arguments: Argument
     async with talked(arguments) as (app, pilot):
         await written(app, pilot)
         await pilot.press("e", *"abc", "escape")
-        assert app.conductor.session is not None
         first = next(item.seq for item in agent_of(app).context.items() if item.category == "results")
         first_screen = app.screen
         # As nothing in the app can while the dialog is open.
         draft = first_screen._draft  # type: ignore[attr-defined]
         assert isinstance(draft, Draft)
+        assert app.conductor.session is not None
         await put(app.conductor.session, Pinned(items=(first,)))
         first_screen.dismiss(draft)
         await until(pilot, lambda: isinstance(app.screen, DraftScreen) and app.screen is not first_screen)
         await pilot.pause()
-        assert CHANGED[:40] in str(app.screen.query_one(".dialog-problem").render())
+        assert CHANGED[:40] in problem_of(app)
         assert area_of(app).text.startswith("abc")
         await pilot.press("escape")
         await workers_finished(pilot)
@@ -264,20 +257,18 @@ async def test_a_prompt_stopped_while_it_waits_is_given_back_and_not_sent_twice(
         assert heard[4:] == ["read part1.txt"]
 
 
-async def test_a_record_goes_the_same_way(arguments: Arguments) -> None:
+async def test_a_record_goes_the_same_way_and_takes_no_key_that_was_meant_for_the_prompt(arguments: Arguments) -> None:
     async with talked(arguments) as (app, pilot):
-        await written(app, pilot, "/done all is read")
+        await looked(app, pilot, "/done all is read")
+        typed = app.entry.prompt.last_key = monotonic() + 0.5
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, DraftScreen))
+        assert monotonic() >= typed + QUIET_S
+        await pilot.pause()
         await pilot.press("enter")
         await until(pilot, lambda: blocks(app, BoundaryBlock))
         (entry,) = (entry for entry in log_of(app) if isinstance(entry, Checkpointed))
         assert entry.note == "all is read"
-
-
-async def test_the_exclamation_mark_skips_both_screens(arguments: Arguments) -> None:
-    async with talked(arguments) as (app, pilot):
-        await send(app, pilot, "/compact!")
-        await until(pilot, lambda: blocks(app, BoundaryBlock))
-        assert not isinstance(app.screen, PreviewScreen | DraftScreen)
 
 
 async def test_hostile_text_is_shown_safely_and_used_as_it_was_written(arguments: Arguments) -> None:
@@ -294,36 +285,3 @@ async def test_hostile_text_is_shown_safely_and_used_as_it_was_written(arguments
         assert area_of(app).text == "# Current state\nred and turned [/] "
         await pilot.press("enter")
         assert used == [draft]
-
-
-async def test_no_editor_without_a_terminal(arguments: Arguments, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EDITOR", "true")
-    async with talked(arguments) as (app, pilot):
-        await written(app, pilot)
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: "cannot be handed" in str(app.screen.query_one(".dialog-problem").render()))
-        assert isinstance(app.screen, DraftScreen)
-
-
-@pytest.mark.parametrize("size", [(20, 5), (40, 12), (200, 60)])
-async def test_it_fits_every_screen(arguments: Arguments, size: tuple[int, int]) -> None:
-    async with talked(arguments) as (app, pilot):
-        await written(app, pilot)
-        await pilot.resize_terminal(1, 1)
-        await pilot.resize_terminal(*size)
-        await pilot.pause()
-        assert area_of(app).region.height >= 1
-        assert area_of(app).region.right <= size[0]
-        assert area_of(app).region.bottom <= size[1]
-        await pilot.press("e", *"abc", "ctrl+s")
-        await until(pilot, lambda: blocks(app, BoundaryBlock))
-        assert not blocks(app, NoticeBlock)[1:]
-
-
-async def test_it_takes_no_key_that_was_meant_for_the_prompt(arguments: Arguments) -> None:
-    async with talked(arguments) as (app, pilot):
-        await looked(app, pilot)
-        typed = app.entry.prompt.last_key = monotonic() + 0.5
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, DraftScreen))
-        assert monotonic() >= typed + QUIET_S

@@ -22,7 +22,6 @@ from tui_agent.conversation.fold import MeasuredCall
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.sizes import Category, TextSize
 from tui_agent.conversation.states import ItemState
-from tui_agent.tui.context.drawing import Bar, before_after_line, course_lines, ticks_line
 from tui_agent.tui.context.previews import preview_rows, switch_rows
 from tui_agent.tui.context.rows import ItemKey, StepKey, WordsKey, panel_rows, short_age
 from tui_agent.tui.dialogs.row_list import ListRow
@@ -181,21 +180,6 @@ def test_the_panel_of_an_ascii_terminal_is_ascii() -> None:
     assert "".join(line for line in texts(rows, 100, ASCII) if "\u6f22" not in line and "evil" not in line).isascii()
 
 
-def test_marks_that_are_close_keep_their_names_apart() -> None:
-    marks = (
-        Threshold(layer="clear", tokens=600),
-        Threshold(layer="compact", tokens=850),
-        Threshold(layer="limit", tokens=920),
-    )
-    bar = Bar(categories={"user": 100}, tokens=100, window=1_000, marks=marks)
-    wide = ticks_line(bar, 82, look(ASCII)).text
-    assert wide[2:].rstrip() == " " * 48 + "^ clearing" + " " * 2 + "summary ^" + " " * 4 + "^ full"
-    for width in range(6, 140):
-        line = ticks_line(bar, width, look(ASCII)).text
-        assert len(line) <= width
-        assert line.count("^") == 3 or width < 40
-
-
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [(-1, "0s"), (59, "59s"), (60, "1m"), (7_300, "2h"), (86_399, "23h"), (86_400, "1d"), (1e9, "999d")],
@@ -284,14 +268,3 @@ def test_each_server_of_tools_is_told_with_what_it_takes_and_saves() -> None:
     (line,) = [text for text in texts(rows, 100) if "docs" in text]
     assert "1,200" in line
     assert "saves 3,400" in line
-
-
-def test_the_course_is_as_high_as_the_largest_request() -> None:
-    (line, *_) = course_lines([(10, 0), (500, 0), (1_000, 0)], 40, look())
-    assert line.text.strip() == "▁▄█"
-
-
-@pytest.mark.parametrize(("tokens", "cells"), [(0, 0), (1, 1), (50, 27), (100, 54)])
-def test_a_comparison_is_as_long_as_its_share(tokens: int, cells: int) -> None:
-    line = before_after_line("now", tokens, 100, f"{tokens}", 80, look())
-    assert line.text.count("━") == cells

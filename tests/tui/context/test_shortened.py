@@ -9,10 +9,9 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.gallery.conversations import record_entries
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until, workers_finished
+from tests.tui.app_of_parts import OFFLINE, agent_of, blocks, project_of_parts, running, send, until, workers_finished
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.events import STEPS
-from tui_agent.arguments import Arguments
 from tui_agent.context.effects import StepName
 from tui_agent.context.layers.shortening import TOO_LARGE
 from tui_agent.conversation.blocks import Text
@@ -58,18 +57,15 @@ def cut(*, before: int = 2_900, after: int = 300) -> list[AnyEntry]:
 async def resumed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, entries: list[AnyEntry], settings: Settings = OFFLINE
 ) -> AsyncIterator[tuple[TuiAgent, Pilot[object], Agent]]:
-    arguments: Arguments = project_of_parts(monkeypatch, tmp_path, parts=1)
+    arguments = project_of_parts(monkeypatch, tmp_path, parts=1)
     session = await record_entries(arguments.home, arguments.folder, entries, age_s=60)
-    app = TuiAgent(arguments._replace(resume=session), settings)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+    async with running(arguments._replace(resume=session), settings) as (app, pilot):
         await workers_finished(pilot)
-        assert app.conductor.session is not None
-        yield app, pilot, app.conductor.session.agent
+        yield app, pilot, agent_of(app)
 
 
 def steps(app: TuiAgent) -> list[BoundaryBlock]:
-    return [block for block in app.pane.transcript if isinstance(block, BoundaryBlock)]
+    return blocks(app, BoundaryBlock)
 
 
 def state_of(agent: Agent, seq: int) -> str:
@@ -89,22 +85,14 @@ async def test_the_step_says_what_was_shortened_and_u_takes_it_back(
         await pilot.press("u")
         await until(pilot, lambda: step.undone)
         assert state_of(agent, 3) == "verbatim"
-
-
-async def test_undo_compact_takes_it_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    async with resumed(monkeypatch, tmp_path, cut()) as (app, pilot, agent):
-        await send(app, pilot, "/undo-compact")
-        await until(pilot, lambda: steps(app)[0].undone)
-        assert state_of(agent, 3) == "verbatim"
-
-
-async def test_the_panel_has_a_word_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    async with resumed(monkeypatch, tmp_path, cut()) as (app, pilot, agent):
+        app.pane.reveal(steps(app)[-1].id)
+        await pilot.press("u")
+        await until(pilot, lambda: not step.undone)
         await pilot.press("f2")
         await until(pilot, lambda: app.steering.panel is not None and app.steering.panel.overview is not None)
         assert app.steering.panel is not None
+        app.steering.panel.take_keys()
         rows = app.steering.panel.query_one(RowList)
-        await pilot.press("tab")
         rows.go_to(ItemKey(3))
         await pilot.pause()
         shown = [rows.render_line(y).text for y in range(rows.size.height)]
@@ -132,12 +120,7 @@ async def test_it_is_told_as_it_happens_and_why_it_cannot_be_undone(
         app.pane.focus()
         app.pane.reveal(step.id)
         await pilot.press("u")
-        await until(
-            pilot,
-            lambda: any(
-                isinstance(block, NoticeBlock) and "can be sent" in block.text for block in app.pane.transcript
-            ),
-        )
+        await until(pilot, lambda: any("can be sent" in block.text for block in blocks(app, NoticeBlock)))
         assert not step.undone
 
 

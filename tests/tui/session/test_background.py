@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from textual.widgets import OptionList, Static
 
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
+from tests.tui.app_of_parts import OFFLINE, blocks, project_of_parts, running, until
 from tui_agent.agent.presence import statuses
 from tui_agent.settings import PermissionSettings, Settings
 from tui_agent.storage.session_lock import SessionLock
@@ -20,17 +20,21 @@ from tui_agent.tui.session.states import Phase
 
 
 def said(app: TuiAgent) -> list[str]:
-    return [block.title for block in app.pane.transcript.blocks if isinstance(block, NoticeBlock)]
+    return [block.title for block in blocks(app, NoticeBlock)]
+
+
+async def waiting(home: Path) -> str:
+    """The session that waits for an answer."""
+    while True:
+        for name, status in (await asyncio.to_thread(statuses, home)).items():
+            if status.state == "waiting":
+                return name
 
 
 async def test_turns_go_on_unseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     arguments = project_of_parts(monkeypatch, tmp_path, 1)
-    app = TuiAgent(
-        arguments,
-        Settings(model=OFFLINE.model, permissions=PermissionSettings(mode="ask", allow=("run_command(sleep 60)",))),
-    )
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+    asking = PermissionSettings(mode="ask", allow=("run_command(sleep 60)",))
+    async with running(arguments, Settings(model=OFFLINE.model, permissions=asking)) as (app, pilot):
         await app.run_command("/background")
         assert said(app)[-1] == "No turn runs"
 
@@ -48,11 +52,8 @@ async def test_turns_go_on_unseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         # One begun there asks; its question is answered here.
         await app.run_command('/background write "x" to new.txt')
         await until(pilot, lambda: said(app)[-1].endswith("asks: Create new.txt"))
-        waiting: list[str] = []
-        while not waiting:
-            open_now = await asyncio.to_thread(statuses, arguments.home)
-            waiting = [name for name, status in open_now.items() if status.state == "waiting"]
-        answering = app.run_worker(answer(app, arguments.home, waiting[0], "it"))
+        asks = await waiting(arguments.home)
+        answering = app.run_worker(answer(app, arguments.home, asks, "it"))
         await until(pilot, lambda: app.permission.has_focus)
         await pilot.press("1")
         await answering.wait()
@@ -71,16 +72,11 @@ async def test_the_question_of_a_turn_in_the_background_is_said_in_its_words(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     arguments = project_of_parts(monkeypatch, tmp_path, 1)
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+    async with running(arguments) as (app, pilot):
         await app.run_command('/background call ask_user {"question":"Which port?","choices":["80","81"]}')
         await until(pilot, lambda: said(app)[-1].endswith("asks: Which port?"))
-        waiting: list[str] = []
-        while not waiting:
-            open_now = await asyncio.to_thread(statuses, arguments.home)
-            waiting = [name for name, status in open_now.items() if status.state == "waiting"]
-        (info,) = [info for info in await list_sessions(arguments.home) if info.id == waiting[0]]
+        asks = await waiting(arguments.home)
+        (info,) = [info for info in await list_sessions(arguments.home) if info.id == asks]
         looking = app.run_worker(visit(app, arguments.home, info))
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         options = app.screen.query_one(OptionList).options
@@ -95,7 +91,7 @@ async def test_the_question_of_a_turn_in_the_background_is_said_in_its_words(
         assert await looking.wait() is False
         gone = msgspec.structs.replace(info, id="gone")
         assert await visit(app, arguments.home, gone) is False
-        answering = app.run_worker(answer(app, arguments.home, waiting[0], "it"))
+        answering = app.run_worker(answer(app, arguments.home, asks, "it"))
         await until(pilot, lambda: app.permission.has_focus)
         assert app.permission._reason == "The session “it” asks."
         await pilot.press("1")

@@ -19,13 +19,13 @@ from tests.agent.test_pictures import noise
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, Step
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tests.tui.app_of_parts import OFFLINE, blocks, project_of_parts, prompts, running, said, send, until
 from tui_agent.arguments import Arguments
 from tui_agent.settings import ModelSettings, PermissionSettings, Settings
 from tui_agent.tui.app import leaving
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.app.leaving import ANSWER_S, StuckLoopGuard
-from tui_agent.tui.cards.blocks import NoticeBlock, UserBlock
+from tui_agent.tui.cards.blocks import NoticeBlock
 from tui_agent.tui.dialogs.reading import HelpScreen
 from tui_agent.tui.session.states import Phase
 
@@ -50,10 +50,6 @@ def server(monkeypatch: pytest.MonkeyPatch, arguments: Arguments) -> Iterator[An
 
 
 PICTURES: Final = "what is on " + " ".join(f"@{number}.png" for number in range(3))
-
-
-def prompts(app: TuiAgent) -> list[str]:
-    return [block.text for block in app.pane.transcript if isinstance(block, UserBlock)]
 
 
 async def opened(app: TuiAgent, pilot: Pilot[object]) -> None:
@@ -82,9 +78,7 @@ async def test_what_begins_a_turn_stays_in_sight_until_the_conversation_has_it(a
     opens = arguments.home / "opens"
     hook(arguments.home, f"cat {opens}", event="UserPromptSubmit")
     os.mkfifo(opens)
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments) as (app, pilot):
         await send(app, pilot, TEXTS[0])
         await until(pilot, lambda: app.entry.waiting.texts == (TEXTS[0],))
         assert not prompts(app)
@@ -97,9 +91,7 @@ async def test_what_begins_a_turn_stays_in_sight_until_the_conversation_has_it(a
 async def test_texts_sent_while_pictures_are_read_wait_in_sight_and_are_delivered(
     arguments: Arguments, server: AnthropicServer
 ) -> None:
-    app = TuiAgent(arguments, CLAUDE)
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments, CLAUDE) as (app, pilot):
         # All in one go, of which the inbox is emptied in one step, before any picture can have been read.
         for text in (PICTURES, *TEXTS):
             app.conductor.send(text)
@@ -117,9 +109,7 @@ async def test_escape_is_answered_while_the_pictures_of_a_second_text_are_read(
     """With a question open that nobody answers, which held up everything once."""
     asks = Step(calls=(Call(name="run_command", args={"command": "touch made"}),))
     server.script = lambda _: asks
-    app = TuiAgent(arguments, CLAUDE)
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments, CLAUDE) as (app, pilot):
         await send(app, pilot, "go")
         await until(pilot, lambda: app.permission.asking)
         app.conductor.send(PICTURES)
@@ -135,9 +125,7 @@ async def test_escape_is_answered_while_the_pictures_of_a_second_text_are_read(
 
 
 async def test_a_key_between_disarms_ctrl_c(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments) as (app, pilot):
         await pilot.press("ctrl+c", "x", "ctrl+c")
         assert "cleared" in app.status.status.hint
         assert app.is_running
@@ -187,27 +175,12 @@ async def test_ctrl_c_twice_quits_at_every_moment(arguments: Arguments, server: 
     assert "a draft" in (arguments.home / "history.jsonl").read_text()
 
 
-async def test_who_insists_need_not_wait_for_the_end(arguments: Arguments) -> None:
-    """A command that will not end keeps nobody in the program."""
-    settings = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow", sandbox="off"))
-    app = TuiAgent(arguments, settings)
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
-        await send(app, pilot, "run trap '' TERM INT; sleep 600")
-        await until(pilot, lambda: "running" in app.status.status.activity)
-        app.quit()
-        await pilot.press("ctrl+c", "ctrl+c")
-        await gone(app, pilot)
-
-
 async def test_who_insists_again_and_again_waits_no_longer_for_that(
     arguments: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui_agent.tui.app.session_app.PATIENCE_S", 60.0)
     settings = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow", sandbox="off"))
-    app = TuiAgent(arguments, settings)
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments, settings) as (app, pilot):
         await send(app, pilot, "run trap '' TERM INT; sleep 600")
         await until(pilot, lambda: "running" in app.status.status.activity)
         app.quit(hurry=True)
@@ -235,9 +208,7 @@ async def test_what_a_hook_refuses_comes_back(arguments: Arguments) -> None:
     arguments.home.mkdir()
     hook = {"type": "command", "command": "echo not so >&2; exit 2"}
     (arguments.home / "hooks.json").write_text(json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [hook]}]}}))
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments) as (app, pilot):
         await send(app, pilot, "a text of mine")
         await until(pilot, lambda: app.entry.prompt.text == "a text of mine")
         assert prompts(app) == []
@@ -274,40 +245,18 @@ async def test_r_after_a_turn_that_failed_sends_its_text_once_more(
 ) -> None:
     fails = Step(fault=Fault(kind="bad_request", times=99, message="not today"))
     server.script = lambda _: fails
-    app = TuiAgent(arguments, CLAUDE)
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
+    async with running(arguments, CLAUDE) as (app, pilot):
         await send(app, pilot, "tell me")
         await until(pilot, lambda: not app.conductor.busy and notices_of(app))
         assert "not today" in notices_of(app)[-1]
         server.script = lambda _: Step(text="I see.")
         await send(app, pilot, "r")
-        await until(
-            pilot,
-            lambda: (
-                not app.conductor.busy
-                and any("I see." in block.plain_text for block in app.pane.transcript.blocks[-2:])
-            ),
-        )
+        await until(pilot, lambda: "I see." in said(app) and not app.conductor.busy)
         sent = json.dumps(server.model_requests[-1].json)
         assert sent.count("tell me") == 1
         await send(app, pilot, "r")
         await until(pilot, lambda: prompts(app)[-1] == "r" and not app.conductor.busy)
-
-
-async def test_esc_twice_in_an_empty_prompt_offers_to_rewind(arguments: Arguments, server: AnthropicServer) -> None:
-    server.script = lambda _: Step(text="I see.")
-    app = TuiAgent(arguments, CLAUDE)
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
-        await send(app, pilot, "tell me")
-        await until(
-            pilot,
-            lambda: (
-                not app.conductor.busy
-                and any("I see." in block.plain_text for block in app.pane.transcript.blocks[-2:])
-            ),
-        )
+        # Esc twice in an empty prompt offers to rewind.
         await pilot.press("x", "escape", "escape")
         assert not isinstance(app.screen, ModalScreen)
         await pilot.press("backspace", "escape")
@@ -319,4 +268,4 @@ async def test_esc_twice_in_an_empty_prompt_offers_to_rewind(arguments: Argument
 
 
 def notices_of(app: TuiAgent) -> list[str]:
-    return [block.plain_text for block in app.pane.transcript if isinstance(block, NoticeBlock)]
+    return [block.plain_text for block in blocks(app, NoticeBlock)]
