@@ -1,4 +1,4 @@
-"""What the tests of both providers share: a conversation held through a `Model`, step by step."""
+"""What the tests of all providers share: a conversation held through a `Model`, step by step."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -7,11 +7,13 @@ from typing import Any
 
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
+from tests.servers.ollama import OllamaServer
 from tests.servers.openai_chat import ChatServer, Make
 from tests.servers.openai_responses import ENDPOINT, ResponsesServer
 from tests.servers.pictures import PNG as ONE_PIXEL
 from tests.servers.script import ScriptSource
 from tests.servers.server import ProtocolServer
+from tests.servers.wire import Handler, HttpServer
 from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.base import THIS_MACHINE, Completed, LocalModels, Model, StreamEvent
@@ -19,7 +21,7 @@ from tui_agent.models.catalogue import CATALOGUE, Catalogue
 from tui_agent.models.provider import Provider
 from tui_agent.settings.schema import Endpoint
 
-Server = AnthropicServer | GeminiServer | ChatServer
+Server = AnthropicServer | GeminiServer | ChatServer | OllamaServer
 
 PNG = Image("image/png", ONE_PIXEL)
 SCHEMA = '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
@@ -51,9 +53,11 @@ MODELS: dict[str, Callable[[ScriptSource], Server]] = {
     "llamacpp:deepseek-v4-pro": speaking("llamacpp"),
     "lmstudio:qwen/qwen3-coder": speaking("lmstudio"),
     "vllm:qwen/qwen3-coder": speaking("vllm"),
+    "ollama:qwen3:8b": OllamaServer,
 }
-ONE_EACH = ("claude-opus-5-5", "gemini-3.8-flash", "responses:gpt-6.1-sol", "deepseek:deepseek-v4-pro")
-"""A model of each protocol."""
+HOSTED = ("claude-opus-5-5", "gemini-3.8-flash", "responses:gpt-6.1-sol", "deepseek:deepseek-v4-pro")
+ONE_EACH = (*HOSTED, "ollama:qwen3:8b")
+"""A model of each protocol; those that are hosted want a key, know limits of use, and have a cache."""
 
 
 _named: list[Catalogue] = [CATALOGUE]
@@ -111,6 +115,26 @@ async def closing(model: Model) -> AsyncIterator[Model]:
         yield model
     finally:
         await model.close()
+
+
+@asynccontextmanager
+async def answered_by(handler: Handler, name: str, set_variable: Callable[[str, str], None]) -> AsyncIterator[Model]:
+    """The model of this name, with a key, at a server that this handler answers for. ``mine:…`` is of an endpoint."""
+    server = HttpServer(handler)
+    address = f"http://127.0.0.1:{await server.listen()}"
+    if name.startswith("mine:"):
+        name_endpoint("mine", f"{address}/v1")
+    provider = provider_of(name)
+    for key in provider.keys:
+        set_variable(key, "test-key")
+    for variable in provider.addresses[:1]:
+        with_root = provider.id not in ("anthropic", "bedrock", "gemini", "ollama")
+        set_variable(variable, f"{address}/v1" if with_root else address)
+    try:
+        async with closing(create_model(name)) as model:
+            yield model
+    finally:
+        await server.close()
 
 
 async def finish(stream: AsyncIterator[StreamEvent]) -> tuple[list[StreamEvent], Completed]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.talking import Talk, closing, create_model, finish, request, user
+from tests.models.talking import Talk, answered_by, closing, create_model, finish, request, user
 from tests.servers.coding_task import ANSWER, coding_task_script
 from tests.servers.elsewhere import (
     AWS,
@@ -17,7 +17,7 @@ from tests.servers.elsewhere import (
     service_account,
 )
 from tests.servers.script import Fault, Script, Step
-from tests.servers.wire import Exchange, HttpServer, Request
+from tests.servers.wire import Exchange, Request
 from tui_agent.conversation.blocks import Text
 from tui_agent.models.anthropic.claude import FEATURES_FILE, other_server, refused_feature
 from tui_agent.models.base import (
@@ -114,24 +114,18 @@ async def test_bedrock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
 )
 async def test_a_failure_in_the_middle_of_a_stream_of_bedrock(
-    failure: bytes, meant: type[ModelError], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    failure: bytes, meant: type[ModelError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def answer(_: Request, exchange: Exchange) -> None:
         await exchange.start({"content-type": "application/vnd.amazon.eventstream"})
         await exchange.send(frame(b'data: {"type":"message_start","message":{"id":"m"}}') + failure)
         await exchange.finish()
 
-    server = HttpServer(answer)
-    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path))
     for name, value in AWS.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("ANTHROPIC_BEDROCK_BASE_URL", f"http://127.0.0.1:{await server.listen()}")
-    try:
-        async with closing(create_model("bedrock:global.anthropic.claude-opus-5-5")) as model:
-            with pytest.raises(ModelError) as caught:
-                await finish(model.stream(request(user("go"))))
-    finally:
-        await server.close()
+    async with answered_by(answer, "bedrock:global.anthropic.claude-opus-5-5", monkeypatch.setenv) as model:
+        with pytest.raises(ModelError) as caught:
+            await finish(model.stream(request(user("go"))))
     assert type(caught.value) is meant
 
 

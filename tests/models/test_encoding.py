@@ -1,34 +1,34 @@
 """The pieces requests are made of."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+from typing import Any
 
+import pytest
 
-def test_another_process_writes_the_same_bytes() -> None:
-    code = """
-import sys
-from tests.models.talking import PNG, assistant, request, user
+from tests.models.talking import assistant, request, user
 from tui_agent.conversation.blocks import ToolCall, ToolResult
-from tui_agent.models.anthropic import request as anthropic_request
-from tui_agent.models.gemini import request as gemini_request
-call = ToolCall("a", "grep", '{"b": 1, "a": 2}')
-asked = request(user("go", PNG), assistant("I look", call), user(ToolResult("a", "r")))
-options = anthropic_request.AnthropicOptions("claude-opus-5-5", "adaptive", True)
-sys.stdout.buffer.write(anthropic_request.AnthropicEncoder().encode(asked, options))
-sys.stdout.buffer.write(gemini_request.GeminiEncoder("gemini-3.8-flash").encode(asked))
-"""
-    root = str(Path(__file__).parents[2])
-    written = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            check=True,
-            cwd=root,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in ("1", "2")
-    ]
-    assert written[0] == written[1]
-    assert b"claude-opus-5-5" in written[0]
+from tui_agent.models.anthropic.request import AnthropicEncoder, AnthropicOptions
+from tui_agent.models.gemini.request import GeminiEncoder
+from tui_agent.models.ollama.request import OllamaEncoder, OllamaOptions
+from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
+from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
+
+
+@pytest.mark.parametrize(
+    ("encoder", "options"),
+    [
+        (AnthropicEncoder(), [AnthropicOptions("m", "adaptive", True)]),
+        (GeminiEncoder("gemini-3"), []),
+        (OllamaEncoder(), [OllamaOptions("m", 4_096, True, False)]),
+        (ChatEncoder(), [ChatOptions("m", "max_tokens", "content", sees=True)]),
+        (ResponsesEncoder(), [ResponsesOptions("m", reasons=True, summaries=True)]),
+    ],
+)
+def test_older_messages_are_encoded_once(encoder: Any, options: list[object]) -> None:
+    messages = (user("go"), assistant(ToolCall("a", "grep", "{}")), user(ToolResult("a", "r")))
+    encoder.encode(request(*messages), *options)
+    before = {key: kept[2] for key, kept in encoder._pieces._made.items()}
+    encoder.encode(request(*messages, assistant("done"), user("more")), *options)
+    assert len(before) == 3
+    assert all(encoder._pieces._made[key][2] is piece for key, piece in before.items())
+    encoder.encode(request(user("only this")), *options)
+    assert len(encoder._pieces._made) == 1

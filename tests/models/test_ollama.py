@@ -1,20 +1,33 @@
 """A conversation with a local model, through Ollama's own client and the protocol server."""
 
 import asyncio
-import contextlib
+import dataclasses
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from itertools import pairwise
 
+import msgspec
 import pytest
 
-from tests.models.talking import PNG, Talk, assistant, create_model, finish, request, user
-from tests.servers.coding_task import ANSWER, coding_task_script
+from tests.models.talking import PNG, Talk, assistant, closing, create_model, finish, request, user
+from tests.servers.coding_task import coding_task_script
 from tests.servers.ollama import OllamaServer
 from tests.servers.script import Call, Fault, Script, ScriptSource, Step
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
-from tui_agent.models.base import LocalModels, Model, ReasoningDelta, TextDelta, ToolCallDelta
+from tui_agent.models.base import (
+    ConnectionLost,
+    ContextOverflow,
+    InvalidRequest,
+    LocalModels,
+    Model,
+    ModelError,
+    Unavailable,
+    UnknownModel,
+)
+from tui_agent.models.catalogue import CATALOGUE
+from tui_agent.models.ollama.server import OllamaFacts, address_of, loaded_context, pulled_models, read_facts
 from tui_agent.models.usage import cost_usd
+from tui_agent.system.network import host_of, is_local
 
 NAME = "ollama:qwen3:8b"
 SEEING = "ollama:gemma4:12b"
@@ -39,53 +52,23 @@ def open_model(monkeypatch: pytest.MonkeyPatch) -> Open:
 
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("name", [NAME, SEEING])
-async def test_a_coding_task_of_many_steps_breaks_no_rule(name: str, legacy: bool, open_model: Open) -> None:
+async def test_a_coding_task_has_one_context_and_breaks_no_rule(name: str, legacy: bool, open_model: Open) -> None:
     async with open_model(coding_task_script(), name, legacy=legacy) as (server, model):
         talk = Talk(model)
-        last = await talk.say("fix the bug")
-        assert [[b.name for b in a.blocks if isinstance(b, ToolCall)] for a in talk.answers] == [
-            ["read_file"],
-            ["grep", "list_dir"],
-            ["edit_file"],
-            ["run_command"],
-            [],
-        ]
-        assert "".join(block.text for block in last.blocks if isinstance(block, Text)) == ANSWER
-        assert [answer.stop_reason for answer in talk.answers] == ["tool_calls"] * 4 + ["end_turn"]
+        await talk.say("word " * 5_000)
         thought = any(isinstance(block, Reasoning) for answer in talk.answers for block in answer.blocks)
         assert thought is (name == NAME)
         ids = [block.id for answer in talk.answers for block in answer.blocks if isinstance(block, ToolCall)]
         assert len(set(ids)) == 5
+        asked = server.model_requests[-1].json or {}
+        assert asked["options"] == {"num_ctx": 40_960 if name == NAME else 65_536, "num_predict": 16_384}
+        assert (asked["truncate"], asked["shift"]) == (False, False)
+        assert asked.get("think", False) == (name == NAME and not legacy)
+        assert sum(answer.usage.input_tokens for answer in talk.answers) == server.usage_total["prompt_eval_count"]
+        assert sum(answer.usage.output_tokens for answer in talk.answers) == server.usage_total["eval_count"]
+        assert cost_usd(talk.answers[0].usage, model.profile.prices) == 0.0
         assert server.violations == []
         assert len(server.loads) == 1
-
-
-async def test_deltas_add_up_to_the_blocks(open_model: Open) -> None:
-    script = Script.of(Step(text="First this, then that.", reasoning="Think " * 9, calls=(Call("grep", {"a": "b"}),)))
-    async with open_model(script) as (_, model):
-        events, completed = await finish(model.stream(request(user("go"))))
-        text = "".join(event.text for event in events if isinstance(event, TextDelta))
-        thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
-        assert [b.text for b in completed.blocks if isinstance(b, Text)] == [text] == ["First this, then that."]
-        assert [b.text for b in completed.blocks if isinstance(b, Reasoning)] == [thought] == ["Think " * 9]
-        assert [event for event in events if isinstance(event, ToolCallDelta)] == [ToolCallDelta(2, "grep", 9)]
-        assert sum(isinstance(event, TextDelta) for event in events) > 1
-
-
-async def test_the_wire_has_one_growing_prefix_and_one_context(open_model: Open) -> None:
-    steps = [Step(text=f"step {i}", reasoning="hm", calls=(Call("read_file", {"path": f"f{i}"}),)) for i in range(12)]
-    async with open_model(Script.of(*steps, Step(text="end"))) as (server, model):
-        talk = Talk(model)
-        await talk.say("begin")
-        await talk.say("and again")
-        sent = [recorded.body.removesuffix(b"]}") for recorded in server.model_requests]
-        assert len(sent) > 20
-        assert all(later.startswith(earlier) for earlier, later in pairwise(sent))
-        asked = server.model_requests[-1].json or {}
-        assert asked["options"] == {"num_ctx": 40_960, "num_predict": 16_384}
-        assert (asked["truncate"], asked["shift"], asked["think"]) == (False, False, True)
-        assert server.violations == []
-        assert server.loads == [("qwen3:8b", 40_960)]
 
 
 @pytest.mark.parametrize(
@@ -122,15 +105,6 @@ async def test_a_model_in_the_cloud_has_its_own_window_and_no_known_price(open_m
         assert (profile.window, profile.prices) == (131_072, None)
         await finish(model.stream(request(user("hi"), max_tokens=100)))
         assert (server.model_requests[-1].json or {})["options"] == {"num_predict": 100}
-
-
-async def test_usage_is_what_the_server_counted_and_costs_nothing(open_model: Open) -> None:
-    async with open_model(coding_task_script()) as (server, model):
-        talk = Talk(model)
-        await talk.say("word " * 10_000)
-        assert sum(answer.usage.input_tokens for answer in talk.answers) == server.usage_total["prompt_eval_count"]
-        assert sum(answer.usage.output_tokens for answer in talk.answers) == server.usage_total["eval_count"]
-        assert cost_usd(talk.answers[0].usage, model.profile.prices) == 0.0
 
 
 async def test_a_count_that_is_missing_is_not_taken_for_a_measurement(open_model: Open) -> None:
@@ -182,25 +156,6 @@ async def test_a_conversation_comes_from_another_model(open_model: Open) -> None
         ]
 
 
-async def test_hostile_text_and_names_do_not_break_a_request(open_model: Open) -> None:
-    hostile = "lone \ud800 surrogate \x00 \x1b]0;title\x07 [bold] \u2028 \ufeff"
-    calls = (ToolCall("id with spaces/\ud800", "no such tool!", '{"a": 1}'), ToolCall("", "", "[1]", malformed=hostile))
-    results = tuple(ToolResult(call.id, hostile) for call in calls)
-    async with open_model(Script(after=Step(text="fine"))) as (server, model):
-        asked = request(user(hostile), assistant(hostile, *calls), user(*results, " "), system=hostile)
-        _, completed = await finish(model.stream(asked))
-        assert completed.blocks == (Text("fine"),)
-        assert server.violations == []
-
-
-async def test_empty_and_blank_blocks_are_left_out(open_model: Open) -> None:
-    async with open_model(Script(after=Step(text="fine"))) as (server, model):
-        said = (user("", "go", "  "), assistant("", "\n", Reasoning("hm")), user(" ", "on"))
-        await finish(model.stream(request(*said, system=" ")))
-        assert server.violations == []
-        assert [m["content"] for m in (server.model_requests[-1].json or {})["messages"]] == ["go", "on"]
-
-
 @pytest.mark.parametrize(("max_tokens", "reason"), [(40, "max_tokens"), (3_000, "context_window")])
 async def test_an_answer_that_is_cut_says_by_what(max_tokens: int, reason: str, open_model: Open) -> None:
     async with open_model(Script.of(Step(text="long " * 2_000)), window=2_048) as (server, model):
@@ -210,38 +165,165 @@ async def test_an_answer_that_is_cut_says_by_what(max_tokens: int, reason: str, 
         assert server.violations == []
 
 
-@pytest.mark.parametrize("how", ["closed", "cancelled"])
-async def test_leaving_a_stream_ends_its_connection(how: str, open_model: Open) -> None:
-    async with open_model(Script.of(Step(text="long " * 50))) as (server, model):
-        server.inject(Fault(kind="stall", seconds=60, after=12))
-        stream = model.stream(request(user("go")))
-        if how == "closed":
-            await anext(stream)
-            await stream.aclose()  # type: ignore[attr-defined]
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OllamaServer]:
+    async with OllamaServer(Script()) as running:
+        monkeypatch.setenv("OLLAMA_HOST", running.url)
+        yield running
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> str:
+    """An address where nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    monkeypatch.setenv("OLLAMA_HOST", address)
+    return address
+
+
+async def test_ollama_is_not_running(nobody: str) -> None:
+    async with closing(create_model(NAME, local=LocalModels(window=30_000))) as model:
+        profile = await model.describe()
+        assert (profile.window, profile.source) == (30_000, "default")
+        with pytest.raises(ConnectionLost, match=rf"does not answer at http://{nobody}: start it with `ollama serve`"):
+            await finish(model.stream(request(user("go"))))
+    assert pulled_models() == []
+
+
+async def test_ollama_is_started_meanwhile(nobody: str) -> None:
+    async with closing(create_model(NAME)) as model:
+        await model.describe()
+        async with OllamaServer(Script(), port=int(nobody.rpartition(":")[2])):
+            await finish(model.stream(request(user("go"))))
+        assert model.profile.window == 40_960
+
+
+async def test_a_model_that_is_not_pulled_names_those_that_are(server: OllamaServer) -> None:
+    async with closing(create_model("ollama:qwen9")) as model:
+        await model.describe()
+        with pytest.raises(UnknownModel, match=r"`ollama pull qwen9`, or choose one it has: qwen3:8b, gemma4:12b"):
+            await finish(model.stream(request(user("go"))))
+
+
+async def test_something_else_that_answers_is_no_model_that_is_missing(
+    server: OllamaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", f"{server.url}/v1")
+    async with closing(create_model(NAME)) as model:
+        with pytest.raises(InvalidRequest, match="check OLLAMA_HOST"):
+            await finish(model.stream(request(user("go"))))
+
+
+async def test_a_model_without_tools_says_so_and_which_have(server: OllamaServer) -> None:
+    async with closing(create_model("ollama:tinyllama")) as model:
+        with pytest.raises(InvalidRequest, match=r"cannot call tools.*these can: qwen3:8b, gemma4:12b"):
+            await finish(model.stream(request(user("go"))))
+        await finish(model.stream(request(user("go"), tools=(), max_tokens=100)))
+    server.legacy = True
+    async with closing(create_model("ollama:tinyllama")) as model:
+        with pytest.raises(InvalidRequest, match="cannot call tools"):
+            await finish(model.stream(request(user("go"))))
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_model_that_turns_out_not_to_think_answers_all_the_same(streamed: bool, server: OllamaServer) -> None:
+    async with closing(create_model(NAME)) as model:
+        await model.describe()
+        if streamed:
+            server.inject(Fault(kind="stream_error", after=0, message='"qwen3:8b" does not support thinking'))
         else:
-            task = asyncio.ensure_future(finish(stream))
-            await _until(lambda: bool(server.model_requests))
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        await _until(lambda: bool(server.answers))
-        assert server.answers[0].outcome == "client_gone"
-        _, completed = await finish(model.stream(request(user("again"))))
-        assert completed.stop_reason == "end_turn"
+            spec = server.models["qwen3:8b"]
+            server.models["qwen3:8b"] = dataclasses.replace(spec, capabilities=spec.capabilities - {"thinking"})
+        for _ in range(2):
+            _, completed = await finish(model.stream(request(user("go"))))
+            assert completed.blocks == (Text("Done."),)
+        assert ["think" in (recorded.json or {}) for recorded in server.model_requests] == [True, False, False]
 
 
-async def test_older_messages_are_encoded_once(open_model: Open) -> None:
-    from tui_agent.models.ollama.request import OllamaEncoder, OllamaOptions
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("model requires more system memory (9.1 GiB) than is available (4.0 GiB)", InvalidRequest, "smaller model"),
+        ("model runner has unexpectedly stopped: cudaMalloc failed: out of memory", InvalidRequest, "memory_budget"),
+        ("the input length exceeds the context length", ContextOverflow, "40,960"),
+        ("model runner has unexpectedly stopped", Unavailable, "unexpectedly"),
+        ("error parsing tool call: raw='{\"path\": ', err=unexpected end", Unavailable, "cannot be read"),
+    ],
+)
+async def test_what_the_server_says_decides(text: str, kind: type[ModelError], said: str, server: OllamaServer) -> None:
+    server.script = Script.of(Step(fault=Fault(kind="server_error", message=text)))
+    async with closing(create_model(NAME)) as model:
+        with pytest.raises(kind, match=said):
+            await finish(model.stream(request(user("go"))))
 
-    encoder, options = OllamaEncoder(), OllamaOptions("m", 4_096, True, False)
-    messages = (user("go"), assistant(ToolCall("a", "grep", "{}")), user(ToolResult("a", "r")))
-    encoder.encode(request(*messages), options)
-    before = {key: kept[2] for key, kept in encoder._pieces._made.items()}
-    encoder.encode(request(*messages, assistant("done"), user("more")), options)
-    assert all(encoder._pieces._made[key][2] is piece for key, piece in before.items())
+
+async def test_a_prompt_that_is_too_long_is_refused_not_cut(server: OllamaServer) -> None:
+    async with closing(create_model(NAME, local=LocalModels(window=4_096))) as model:
+        with pytest.raises(ContextOverflow) as caught:
+            await finish(model.stream(request(user("word " * 3_000))))
+        assert caught.value.tokens > caught.value.limit == 4_096
+    assert not any("left out" in violation for violation in server.violations)
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 (the record has no event to wait for)
-            await asyncio.sleep(0.005)
+async def test_a_prompt_an_old_server_cut_is_an_overflow(server: OllamaServer) -> None:
+    server.legacy = True
+    first, said = user("word " * 2_000), assistant("fine")
+    async with closing(create_model(NAME, local=LocalModels(window=4_096))) as model:
+        _, completed = await finish(model.stream(request(first, tools=())))
+        assert 3_000 < completed.usage.input_tokens < 4_096
+        with pytest.raises(ContextOverflow) as caught:
+            await finish(model.stream(request(first, said, user("x" * 9_000), tools=())))
+        assert caught.value.tokens > caught.value.limit == 4_096
+        assert any("left out" in violation for violation in server.violations)
+        with pytest.raises(ContextOverflow):
+            await finish(model.stream(request(user("other " * 5_000), tools=())))
+
+
+async def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:port")
+    async with closing(create_model(NAME)) as model:
+        await model.describe()
+        with pytest.raises(InvalidRequest, match="check OLLAMA_HOST"):
+            await finish(model.stream(request(user("go"))))
+    assert pulled_models() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "url", "local"),
+    [
+        ("", "http://127.0.0.1:11434", True),
+        ("1.2.3.4", "http://1.2.3.4:11434", False),
+        (":56789", "http://127.0.0.1:56789", True),
+        ("0.0.0.0", "http://127.0.0.1:11434", True),
+        ("localhost:1/", "http://localhost:1", True),
+        ("http://example.com", "http://example.com:80", False),
+        ("https://example.com/ollama/", "https://example.com:443/ollama", False),
+        ("[::1]:56789", "http://[::1]:56789", True),
+    ],
+)
+def test_addresses(given: str, url: str, local: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OLLAMA_HOST", raising=False)
+    assert (address_of(given), is_local(host_of(url))) == (url, local)
+    monkeypatch.setenv("OLLAMA_HOST", "7.7.7.7:7")
+    assert address_of(given) == "http://7.7.7.7:7"
+
+
+async def test_the_models_to_choose_from_have_those_of_ollama(server: OllamaServer) -> None:
+    found = {profile.name: profile for profile in await asyncio.to_thread(CATALOGUE.known_models)}
+    assert NAME in found
+    assert found[NAME].prices is not None
+    assert found["ollama:gpt-oss:120b-cloud"].prices is None
+    assert list(found)[-1] == "offline:offline"
+
+
+def test_what_show_and_ps_tell() -> None:
+    info = {"general.architecture": "qwen3", "qwen3.context_length": 40_960, "qwen3.block_count": 36}
+    assert read_facts({"model_info": info, "capabilities": ["tools"]}, "q") == OllamaFacts(40_960, frozenset({"tools"}))
+    assert read_facts({}, "q") == OllamaFacts()
+    assert read_facts({"remote_host": "https://ollama.com"}, "q").remote
+    with pytest.raises(msgspec.ValidationError):
+        read_facts([], "q")
+    running = {"models": [{"name": "llama3:latest", "context_length": 4_096}]}
+    assert loaded_context(running, "llama3") == 4_096
+    assert loaded_context(running, "llama3:8b") == 0

@@ -14,21 +14,21 @@ from tests.models.talking import (
     PNG,
     TOOLS,
     Talk,
+    answered_by,
     assistant,
     closing,
     create_model,
     finish,
     point_at,
-    provider_of,
     request,
     user,
 )
 from tests.models.test_every_provider import until
 from tests.servers.coding_task import coding_task_script
-from tests.servers.openai_chat import ChatServer
+from tests.servers.openai_chat import ChatServer, Make
 from tests.servers.openai_responses import ResponsesServer
 from tests.servers.script import Script, Step
-from tests.servers.wire import Exchange, HttpServer, Request
+from tests.servers.wire import Exchange, Request
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.profile import FREE
 from tui_agent.models.adapter import LazyClient
@@ -53,130 +53,8 @@ def refused(refusal: ErrorReply) -> ModelError:
     return failure(RECORD, "m", refusal)
 
 
-def read(*chunks: object, end: bool = True) -> ChatReply:
-    """A reply that these chunks make."""
-    reply = ChatReply("m")
-    for chunk in chunks:
-        list(reply.read(msgspec.json.encode(chunk)))
-    if end:
-        reply.read(b"[DONE]")
-    return reply
-
-
 def delta(finish_reason: str | None = None, **fields: object) -> dict[str, object]:
     return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish_reason}]}
-
-
-def calls_of(chunk: Any) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = chunk["choices"][0]["delta"]["tool_calls"]
-    return found
-
-
-def piece2(*calls: object) -> dict[str, object]:
-    return delta(tool_calls=list(calls))
-
-
-def piece(**fields: object) -> dict[str, object]:
-    return delta(tool_calls=[fields])
-
-
-@pytest.mark.parametrize(
-    "chunks",
-    [
-        (
-            piece(index=0, id="a", type="function", function={"name": "grep", "arguments": ""}),
-            piece(index=0, function={"arguments": '{"a":'}),
-            piece(index=1, id="b", function={"name": "read", "arguments": "{}"}),
-            piece(index=0, function={"arguments": "1}"}),
-        ),
-        # whole, without an index
-        (piece(id="a", function={"name": "grep", "arguments": '{"a":1}'}), piece(id="b", function={"name": "read"})),
-        # without an index or an id, in one chunk and in two
-        (piece2({"function": {"name": "grep", "arguments": '{"a":1}'}}, {"function": {"name": "read"}}),),
-        (piece(function={"name": "grep", "arguments": '{"a":1}'}), piece(function={"name": "read", "arguments": "{}"})),
-        # all under one index, told apart by their ids
-        (
-            piece(index=0, id="a", function={"name": "grep", "arguments": '{"a":1}'}),
-            piece(index=0, id="b", function={"name": "read", "arguments": ""}),
-        ),
-        # the name with every piece, arguments as an object
-        (
-            piece(index=0, id="a", function={"name": "grep", "arguments": '{"a"'}),
-            piece(index=0, function={"name": "grep", "arguments": ":1}"}),
-            piece(index=1, id="b", function={"name": "read", "arguments": {}}),
-        ),
-    ],
-)
-def test_calls_in_every_shape(chunks: tuple[object, ...]) -> None:
-    completed = read(*chunks, delta("tool_calls")).completed()
-    calls = [block for block in completed.blocks if isinstance(block, ToolCall)]
-    assert [(call.name, call.arguments) for call in calls] == [("grep", '{"a":1}'), ("read", "{}")]
-    assert len({call.id for call in calls}) == 2
-    if any("id" in told for chunk in chunks for told in calls_of(chunk)):
-        assert [call.id for call in calls] == ["a", "b"]
-    assert completed.stop_reason == "tool_calls"
-
-
-def test_a_call_without_an_id_gets_one_and_a_broken_one_is_kept() -> None:
-    completed = read(piece(index=0, function={"name": "grep", "arguments": '{"a": '}), delta("tool_calls")).completed()
-    call = completed.blocks[0]
-    assert isinstance(call, ToolCall)
-    assert call.id
-    assert (call.arguments, call.malformed) == ("{}", '{"a": ')
-
-
-def test_empty_deltas_and_usage_wherever_it_comes() -> None:
-    used = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 5}}
-    for chunks in (
-        (delta(content="a"), delta(), delta("stop"), {"choices": [], "usage": used}),
-        ({**delta(content="a"), "usage": used}, delta("stop", content="")),
-        (delta(content="a"), {**delta("stop"), "x_groq": {"usage": used}}),
-        (delta(content=[{"type": "text", "text": "a"}]), {**delta("stop"), "usage": used}),
-        ({"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}], "usage": used},),
-    ):
-        completed = read(*chunks).completed()
-        assert completed.blocks == (Text("a"),)
-        assert (completed.usage.input_tokens, completed.usage.cache_read_tokens) == (9, 5)
-    assert read(delta(content="a"), delta("stop")).completed().usage.input_tokens == 0
-    assert read(delta(reasoning_content="hm"), delta("stop", content="a")).completed().blocks[0] == Reasoning("hm")
-
-
-def test_reasoning_among_the_parts_of_what_is_said() -> None:
-    """Mistral's models: the thoughts come in parts, the answer as text."""
-    thought = [{"type": "thinking", "thinking": [{"type": "text", "text": "Let me "}], "closed": False}]
-    more = [{"type": "thinking", "thinking": [{"type": "text", "text": "see."}]}, {"type": "text", "text": "It "}]
-    told = (delta(content=""), delta(content=thought), delta(content=more), delta("stop", content="is."))
-    completed = read(*told).completed()
-    assert completed.blocks == (Reasoning("Let me see."), Text("It is."))
-
-
-def test_usage_beside_its_details() -> None:
-    """Together's and Azure's."""
-    used = {"prompt_tokens": 9, "completion_tokens": 4, "cached_tokens": 5, "reasoning_tokens": 3}
-    usage = read(delta(content="a"), {**delta("stop"), "usage": used}).completed().usage
-    assert (usage.cache_read_tokens, usage.reasoning_tokens) == (5, 3)
-
-
-def test_an_answer_in_one_piece_may_not_say_why_it_ended() -> None:
-    """Snowflake's has an empty reason; Perplexity's a delta that is empty, and in a stream all that was said so far."""
-    whole = {"index": 0, "message": {"content": "a", "tool_calls": None}, "finish_reason": ""}
-    nothing = {"role": "assistant", "content": ""}
-    for told in ({"choices": [whole]}, {"object": "chat.completion", "choices": [{**whole, "delta": nothing}]}):
-        assert read(told).completed().blocks == (Text("a"),)
-        assert read(told, end=False).complete
-    both = {**delta(content="b"), "object": "chat.completion.chunk"}
-    both["choices"][0]["message"] = {"content": "ab"}  # type: ignore[index]
-    assert not read(delta(content="a"), both, end=False).complete
-    assert read(delta(content="a"), both, delta("stop")).completed().blocks == (Text("ab"),)
-
-
-def test_an_error_after_the_end_of_an_answer_is_none() -> None:
-    """OpenRouter tells once more, as an error, that an answer was cut; with it comes what was used."""
-    told = {**delta(content=""), "error": {"code": 400, "message": "Token limit reached"}}
-    used = {"prompt_tokens": 43, "completion_tokens": 10}
-    completed = read(delta("length", content="so far"), {**told, "usage": used}).completed()
-    assert (completed.blocks, completed.stop_reason) == ((Text("so far"),), "max_tokens")
-    assert completed.usage.input_tokens == 43
 
 
 WRITTEN = '{"name": "read_file", "arguments": {"file": "a.txt"}}'
@@ -189,29 +67,21 @@ HELD_BACK = {
 }
 
 
-def test_a_call_that_was_held_back_is_the_answer() -> None:
+async def test_a_call_that_was_held_back_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groq checks the arguments itself; the model is told what is wrong with them, as everywhere else."""
-    completed = read(delta(reasoning="hm"), {"error": HELD_BACK}, end=False).completed()
-    assert completed.blocks == (Reasoning("hm"), Text(WRITTEN))
-    (call,) = [block for block in repaired_answer(completed, TOOLS, in_text=True).blocks if isinstance(block, ToolCall)]
-    assert (call.name, call.arguments) == ("read_file", '{"file":"a.txt"}')
-
-
-async def test_a_call_that_was_held_back_before_the_stream_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Request] = []
 
     async def answer(request: Request, exchange: Exchange) -> None:
         asked.append(request)
         await exchange.respond(400, {"error": HELD_BACK})
 
-    server = HttpServer(answer)
-    monkeypatch.setenv("GROQ_API_KEY", "test-key")
-    monkeypatch.setenv("GROQ_BASE_URL", f"http://127.0.0.1:{await server.listen()}/v1")
-    async with closing(create_model("groq:m")) as model:
+    async with answered_by(answer, "groq:m", monkeypatch.setenv) as model:
         _, completed = await finish(stream_with_retries(model, request(user("go"))))
-    assert completed.blocks == (Text(WRITTEN),)
     assert len(asked) == 1
-    await server.close()
+    assert completed.blocks == (Text(WRITTEN),)
+    (call,) = repaired_answer(completed, TOOLS, in_text=True).blocks
+    assert isinstance(call, ToolCall)
+    assert (call.name, call.arguments) == ("read_file", '{"file":"a.txt"}')
 
 
 @pytest.mark.parametrize(
@@ -226,27 +96,11 @@ async def test_a_call_that_was_held_back_before_the_stream_is_the_answer(monkeyp
     ],
 )
 def test_an_error_in_a_stream_is_what_it_says(error: dict[str, object], meant: type[ModelError]) -> None:
+    reply = ChatReply("m")
+    reply.read(msgspec.json.encode(delta(content="a")))
     with pytest.raises(ServerRefusedError) as caught:
-        read(delta(content="a"), {"error": error}, end=False)
+        reply.read(msgspec.json.encode({"error": error}))
     assert type(refused(caught.value.refusal)) is meant
-
-
-@pytest.mark.parametrize(
-    ("told", "meant"),
-    [("length", "max_tokens"), ("model_context_window_exceeded", "context_window"), ("sensitive", "refusal"),
-     ("MAX_TOKENS", "max_tokens"), ("brand_new", "end_turn")],
-)  # fmt: skip
-def test_why_an_answer_ended(told: str, meant: str) -> None:
-    assert read(delta(told, content="a")).completed().stop_reason == meant
-
-
-def test_what_ends_an_answer() -> None:
-    assert not read(delta(content="a"), end=False).complete
-    assert read(delta("stop", content="a"), end=False).complete
-    assert not ChatReply("m").complete
-    assert read(delta("content_filter", content="a")).completed().stop_reason == "refusal"
-    with pytest.raises(ServerRefusedError, match="maximum context length"):
-        read({"error": {"message": "maximum context length", "code": 400}})
 
 
 @pytest.mark.parametrize(
@@ -300,18 +154,10 @@ async def test_a_picture_that_is_not_seen_is_told_in_words(monkeypatch: pytest.M
         assert len(server.model_requests) == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "make"),
-    [
-        ("llamacpp:deepseek-v4-pro", "llamacpp"),
-        ("lmstudio:deepseek-v4-pro", "lmstudio"),
-        ("vllm:deepseek-v4-pro", "vllm"),
-    ],
-)
-async def test_a_local_server_tells_the_window_it_has_loaded(
-    name: str, make: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with ChatServer(Script(), make=make, windows={"deepseek-v4-pro": 12_345}) as server:  # type: ignore[arg-type]
+@pytest.mark.parametrize("make", ["llamacpp", "lmstudio", "vllm"])
+async def test_a_local_server_tells_the_window_it_has_loaded(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"{make}:deepseek-v4-pro"
+    async with ChatServer(Script(), make=make, windows={"deepseek-v4-pro": 12_345}) as server:
         point_at(server, monkeypatch.setenv)
         async with closing(create_model(name)) as model:
             profile = await model.describe()
@@ -352,25 +198,10 @@ def test_another_address_in_openai_s_place(monkeypatch: pytest.MonkeyPatch) -> N
     assert not [profile for profile in CATALOGUE.known_models() if profile.provider == "openai"]
 
 
-@pytest.mark.parametrize(
-    ("model", "does"),
-    [
-        ("gpt-6.1-sol", True),
-        ("o3", True),
-        ("gpt-5-mini", True),
-        ("gpt-oss-20b", True),
-        ("gpt-4.1", False),
-        ("gpt-5-chat-latest", False),
-        ("qwen3", False),
-        ("openai/gpt-10.2-x", True),
-        ("gpt-x", False),
-        ("o", False),
-        ("o3x", False),
-        ("p3", False),
-    ],
-)
-def test_which_models_reason(model: str, does: bool) -> None:
-    assert reasons(model) is does
+def test_which_models_reason() -> None:
+    do = ["gpt-6.1-sol", "o3", "gpt-5-mini", "gpt-oss-20b", "openai/gpt-10.2-x"]
+    do_not = ["gpt-4.1", "gpt-5-chat-latest", "qwen3", "gpt-x", "o", "o3x", "p3"]
+    assert [model for model in do + do_not if reasons(model)] == do
 
 
 def test_endpoints_of_one_s_own(tmp_path: Path) -> None:
@@ -438,16 +269,10 @@ async def test_leaving_a_call_that_was_not_answered_yet_ends_its_connection(monk
             await exchange.wait(60)
         left.set()
 
-    server = HttpServer(silent)
-    port = await server.listen()
     for name in ("openai:x", "claude-opus-5-5", "gemini-3.8-flash"):
-        (variable, *_) = provider_of(name).addresses
         came.clear()
         left.clear()
-        monkeypatch.setenv(variable, f"http://127.0.0.1:{port}")
-        for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
-            monkeypatch.setenv(key, "test-key")
-        async with closing(create_model(name)) as model:
+        async with answered_by(silent, name, monkeypatch.setenv) as model:
             task = asyncio.ensure_future(finish(model.stream(request(user("go")))))
             await came.wait()
             task.cancel()
@@ -455,7 +280,6 @@ async def test_leaving_a_call_that_was_not_answered_yet_ends_its_connection(monk
                 await task
             async with asyncio.timeout(60):
                 await left.wait()
-    await server.close()
 
 
 async def test_a_client_whose_making_was_left_is_closed_all_the_same() -> None:
@@ -483,13 +307,10 @@ async def test_a_page_in_the_middle_of_a_name_is_no_api(monkeypatch: pytest.Monk
     async def page(_: Request, exchange: Exchange) -> None:
         await exchange.page("<html><title>Router</title></html>")
 
-    server = HttpServer(page)
-    monkeypatch.setenv("LLAMACPP_BASE_URL", f"http://127.0.0.1:{await server.listen()}/v1")
-    async with closing(create_model("llamacpp:x")) as model:
+    async with answered_by(page, "llamacpp:x", monkeypatch.setenv) as model:
         assert (await model.describe()).source == "default"
         with pytest.raises(InvalidRequest, match=r"is not llama\.cpp: check LLAMACPP_BASE_URL"):
             await finish(model.stream(request(user("go"))))
-    await server.close()
 
 
 async def test_nothing_at_all_is_answered_to_what_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -508,9 +329,7 @@ async def test_nothing_at_all_is_answered_to_what_is_too_long(monkeypatch: pytes
         else:
             await exchange.respond(404, {"error": "Unexpected endpoint"})
 
-    server = HttpServer(answer)
-    monkeypatch.setenv("LMSTUDIO_BASE_URL", f"http://127.0.0.1:{await server.listen()}/v1")
-    async with closing(create_model("lmstudio:m")) as model:
+    async with answered_by(answer, "lmstudio:m", monkeypatch.setenv) as model:
         assert (await model.describe()).window == 131_072
         _, completed = await finish(model.stream(request(user("go"))))
         assert completed.blocks == ()
@@ -518,7 +337,6 @@ async def test_nothing_at_all_is_answered_to_what_is_too_long(monkeypatch: pytes
         with pytest.raises(ContextOverflow, match="36,000 tokens of at most 32,768"):
             await finish(model.stream(request(user("go"))))
         assert model.profile.window == 32_768
-    await server.close()
 
 
 async def test_a_conversation_goes_on_with_a_model_of_mistral_s(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -541,18 +359,14 @@ async def test_a_conversation_goes_on_with_a_model_of_mistral_s(monkeypatch: pyt
         await exchange.send(b"data: %b\n\ndata: [DONE]\n\n" % msgspec.json.encode(delta("stop", content="ok")))
         await exchange.finish()
 
-    server = HttpServer(answer)
-    monkeypatch.setenv("GROQ_API_KEY", "test-key")
-    monkeypatch.setenv("GROQ_BASE_URL", f"http://127.0.0.1:{await server.listen()}/v1")
     calls = (ToolCall("toolu_01A", "grep", "{}"), ToolCall("abcDEF123", "grep", "{}"))
     said = (assistant(*calls), user(*(ToolResult(call.id, "found") for call in calls), "and now?"))
-    async with closing(create_model("groq:mistral")) as model:
+    async with answered_by(answer, "groq:mistral", monkeypatch.setenv) as model:
         for _ in range(2):
             await finish(model.stream(request(user("go"), *said)))
     assert len(asked) == 3
     assert [each["role"] for each in asked[-1]] == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
     assert [each["tool_call_id"] for each in asked[-1] if each["role"] == "tool"][1] == "abcDEF123"
-    await server.close()
 
 
 @pytest.mark.parametrize(("model", "foreign"), [("moonshotai/kimi-k2.5", r"functions\.grep:\d+"), ("m", "toolu_1")])
@@ -572,17 +386,11 @@ async def test_a_call_goes_back_under_the_id_that_it_came_with(
         message = {"tool_calls": [call]} if len(asked) < 3 else {"content": "Done."}
         await exchange.respond(200, {"choices": [{"message": message}], "usage": {"prompt_tokens": 1}})
 
-    server = HttpServer(answer)
-    monkeypatch.setenv("OPENROUTER_API_KEY", "test-key")
-    monkeypatch.setenv("OPENROUTER_BASE_URL", f"http://127.0.0.1:{await server.listen()}/v1")
-    try:
-        async with closing(create_model(f"openrouter:{model}")) as asks:
-            talk = Talk(asks)
-            before = ToolCall("toolu_1", "grep", "{}")
-            talk.messages += [user("go"), assistant(before), user(ToolResult(before.id, "found")), assistant("Found.")]
-            await talk.say("go on")
-    finally:
-        await server.close()
+    async with answered_by(answer, f"openrouter:{model}", monkeypatch.setenv) as asks:
+        talk = Talk(asks)
+        before = ToolCall("toolu_1", "grep", "{}")
+        talk.messages += [user("go"), assistant(before), user(ToolResult(before.id, "found")), assistant("Found.")]
+        await talk.say("go on")
     sent = [each for each in msgspec.json.decode(asked[-1])["messages"] if each["role"] in ("assistant", "tool")]
     called = [call["id"] for each in sent for call in each.get("tool_calls", ())]
     assert called == [each["tool_call_id"] for each in sent if each["role"] == "tool"]
