@@ -9,7 +9,6 @@ from msgspec import structs
 
 from tui_agent.models.base import (
     AuthFailed,
-    ContextOverflow,
     InvalidRequest,
     ModelError,
     Overloaded,
@@ -27,17 +26,19 @@ from tui_agent.models.refusals import parse_retry_after
 ACME = msgspec.structs.replace(OFFLINE, id="acme", title="Acme", keys=("ACME_KEY",), addresses=("ACME_URL",))
 
 KINDS: list[tuple[ErrorReply, type[ModelError]]] = [
+    (ErrorReply(399, "", "no"), Unavailable),  # no error's status: what failed is not told
     (ErrorReply(400, "invalid_request_error", "no"), InvalidRequest),
+    (ErrorReply(405, "", "no"), InvalidRequest),
+    (ErrorReply(422, "", "no"), InvalidRequest),
+    (ErrorReply(499, "", "no"), InvalidRequest),
+    (ErrorReply(501, "", "no"), Unavailable),
     (ErrorReply(401, "", "no"), AuthFailed),
     (ErrorReply(402, "billing_error", "no"), AuthFailed),
     (ErrorReply(403, "", "no"), AuthFailed),
     (ErrorReply(404, "not_found_error", "model: x"), UnknownModel),
     (ErrorReply(408, "", ""), Unavailable),
     (ErrorReply(413, "request_too_large", "32 MB"), RequestTooLarge),
-    (
-        ErrorReply(400, "INVALID_ARGUMENT", "Request payload size exceeds the limit: 20971520 bytes."),
-        RequestTooLarge,
-    ),
+    (ErrorReply(400, "INVALID_ARGUMENT", "Request payload size exceeds the limit: 20971520 bytes."), RequestTooLarge),
     (ErrorReply(400, "INVALID_ARGUMENT", "Unable to process input image."), PictureRefused),
     (ErrorReply(400, "invalid_request_error", "messages.1.content.0.image.source.base64.data: no"), PictureRefused),
     (ErrorReply(500, "api_error", "the image service is down"), Unavailable),
@@ -111,30 +112,6 @@ def test_refused_reasoning_is_told_from_all_else_with_its_name(text: str, status
 )
 def test_another_refusal_is_not_taken_for_one_of_reasoning(text: str) -> None:
     assert not isinstance(failure(ACME, "model-1", ErrorReply(400, "", text)), ReasoningRefused)
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens", "limit"),
-    [
-        ("prompt is too long: 205000 tokens > 200000 maximum", 205_000, 200_000),
-        (
-            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-            1_200_000,
-            1_048_576,
-        ),
-        ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease", 190_000, 200_000),
-    ],
-)
-def test_an_overflow_tells_its_numbers(text: str, tokens: int, limit: int) -> None:
-    error = failure(ACME, "m", ErrorReply(400, "", text))
-    assert isinstance(error, ContextOverflow)
-    assert (error.tokens, error.limit) == (tokens, limit)
-    assert not error.retryable
-
-
-def test_a_long_wait_is_told() -> None:
-    assert "wait 13 minutes" in failure(ACME, "m", ErrorReply(429, "", "slow", retry_after=750.0)).message
-    assert "wait a while" in failure(ACME, "m", ErrorReply(429, "", "slow", retry_after=7.0)).message
 
 
 def test_retry_after() -> None:

@@ -4,7 +4,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from typing_extensions import override
 
@@ -17,8 +16,6 @@ from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Script, Step
 from tests.servers.wire import Exchange, Request
 from tui_agent.agent import events
-from tui_agent.conversation.profile import Prices
-from tui_agent.models.openai.facts import facts_of_gateway
 
 ANSWERS = Script(after=Step(text="Hello."))
 
@@ -131,9 +128,3 @@ async def test_a_dense_file_in_a_small_window_without_a_tokenizer_ends_nothing(
             for number in range(10):
                 told = await say(session, f"What is in sums.txt? ({number})")
                 assert [event for event in told if isinstance(event, events.TurnFailed)] == []
-
-
-def test_the_prices_of_a_gateway_are_a_million_tokens_s() -> None:
-    told = {"input_cost_per_token": 3e-06, "output_cost_per_token": 1.55e-05, "cache_read_input_token_cost": 3e-07}
-    offer = msgspec.json.encode({"data": [{"model_name": "m", "model_info": told}]})
-    assert facts_of_gateway(offer, "m").prices == Prices(3.0, 15.5, 0.3, None)

@@ -33,6 +33,15 @@ CODING_TASK = (
 CALC = "def add(a, b):\n    return a - b\n"
 
 
+EDIT: dict[str, object] = {"path": "c.py", "old": "a", "new": "b"}
+LOOK = {"name": "mcp__web__look", "arguments": {"city": "Ulm, then list", "days": 3}}
+ITEMS = [
+    {"text": "read it", "state": "done"},
+    {"text": "run the tests, then say so", "state": "in_progress"},
+    {"text": "mend it", "state": "pending"},
+]
+
+
 def said(text: str) -> RequestMessage:
     return RequestMessage("user", (Text(text),))
 
@@ -59,6 +68,14 @@ def calls_of(blocks: Sequence[Block]) -> list[tuple[str, dict[str, object]]]:
 
 def text_of(blocks: Sequence[Block]) -> str:
     return "".join(block.text for block in blocks if isinstance(block, Text))
+
+
+async def after(prompt: str, result: str, *more: Block, is_error: bool = False) -> Completed:
+    """What is said once the call that the prompt asks for had this result."""
+    first = await completed(request_of(said(prompt)))
+    (call,) = (block for block in first.blocks if isinstance(block, ToolCall))
+    given = RequestMessage("user", (ToolResult(call.id, result, is_error), *more))
+    return await completed(request_of(said(prompt), RequestMessage("assistant", first.blocks), given))
 
 
 async def conversation(prompt: str, tool: dict[str, str] | None = None) -> tuple[list[RequestMessage], list[list[str]]]:
@@ -104,54 +121,28 @@ async def conversation(prompt: str, tool: dict[str, str] | None = None) -> tuple
         ("run python -c 'print(1)'.", [("run_command", {"command": "python -c 'print(1)'"})]),
         ("execute `ls -l && echo done, and more`", [("run_command", {"command": "ls -l && echo done, and more"})]),
         ('write "a, then b" to notes.txt', [("write_file", {"path": "notes.txt", "content": "a, then b"})]),
-        (
-            "create x.py with\n```python\nread = 1\nrun()\n```",
-            [("write_file", {"path": "x.py", "content": "read = 1\nrun()"})],
-        ),
-        ("replace 'a' with \"b\" in c.py", [("edit_file", {"path": "c.py", "old": "a", "new": "b"})]),
-        (
-            "in c.py everything is well. replace `a` with `b` in c.py everywhere",
-            [("edit_file", {"path": "c.py", "old": "a", "new": "b", "replace_all": True})],
-        ),
-        ("edit c.py: replace 'a' with 'b'", [("edit_file", {"path": "c.py", "old": "a", "new": "b"})]),
+        ("create x.py with\n```python\nrun()\n```", [("write_file", {"path": "x.py", "content": "run()"})]),
+        ("replace 'a' with \"b\" in c.py", [("edit_file", EDIT)]),
+        ("in c.py all is well. replace `a` with `b` in c.py everywhere", [("edit_file", EDIT | {"replace_all": True})]),
+        ("edit c.py: replace 'a' with 'b'", [("edit_file", EDIT)]),
         ("fetch https://example.org/a?b=c", [("fetch_url", {"url": "https://example.org/a?b=c"})]),
         ("recall the secret number", [("recall", {"query": "the secret number"})]),
         ("mark task done", [("mark_task_done", {"detail": "The task is done."})]),
-        (
-            'todo "[x] read it", "[>] run the tests, then say so", "mend it"',
-            [
-                (
-                    "todo",
-                    {
-                        "items": [
-                            {"text": "read it", "state": "done"},
-                            {"text": "run the tests, then say so", "state": "in_progress"},
-                            {"text": "mend it", "state": "pending"},
-                        ]
-                    },
-                )
-            ],
-        ),
+        ('todo "[x] read it", "[>] run the tests, then say so", "mend it"', [("todo", {"items": ITEMS})]),
         ("ask calc.py what does it do", [("agentic_read_file", {"path": "calc.py", "question": "what does it do"})]),
         ('run echo "a \\" and `b`" > c; read d', [("run_command", {"command": 'echo "a \\" and `b`" > c'})]),
         ("run for i in 1 2; do ls; done", [("run_command", {"command": "for i in 1 2; do ls; done"})]),
         ("1. read a.py\n2. run ls", [("read_file", {"path": "a.py"})]),
         ("find tools for the weather, then run ls", [("find_tool", {"query": "the weather"})]),
         ("look for a tool that lists issues", [("find_tool", {"query": "lists issues"})]),
-        (
-            'call mcp__web__look city="Ulm, then list", days=3.',
-            [("call_tool", {"name": "mcp__web__look", "arguments": {"city": "Ulm, then list", "days": 3}})],
-        ),
+        ('call mcp__web__look city="Ulm, then list", days=3.', [("call_tool", LOOK)]),
         (
             'call mcp__far__away {"a": {"b": "c"}}',
             [("call_tool", {"name": "mcp__far__away", "arguments": {"a": {"b": "c"}}})],
         ),
         ("call now zone=UTC", [("mcp__time__now", {"zone": "UTC"})]),
         ("call me later", []),
-        (
-            'run agent reviewer: "read calc.py"',
-            [("run_agent", {"agent": "reviewer", "task": "read calc.py"})],
-        ),
+        ('run agent reviewer: "read calc.py"', [("run_agent", {"agent": "reviewer", "task": "read calc.py"})]),
     ],
 )
 async def test_a_plain_command_becomes_its_call(prompt: str, calls: list[tuple[str, dict[str, object]]]) -> None:
@@ -177,74 +168,6 @@ async def test_several_commands_are_done_in_order(prompt: str, steps: list[list[
     assert done == steps
 
 
-async def test_the_answer_says_what_came_back_and_nothing_else() -> None:
-    outputs = {
-        "read_file": "1\tdef add(a, b):\n2\t    return a - b\n[lines 1-2 of 2]",
-        "grep": "calc.py\n2:    return a - b",
-        "edit_file": "Replaced 1 occurrence in calc.py.",
-        "run_command": "2 tests passed\n```\n[exit code 0, 0.1 s]",
-    }
-    messages, _ = await conversation(CODING_TASK, outputs)
-    answer = text_of(messages[-1].blocks)
-    for part in (
-        "2 lines",
-        "def add(a, b):",
-        "1 line for `return`",
-        "Replaced 1 occurrence",
-        "**exit code 0**",
-        "\n````\n2 tests passed\n```\n````",
-    ):
-        assert part in answer
-
-
-async def test_failures_are_told() -> None:
-    messages = [said("read gone.py and run false")]
-    first = await completed(request_of(*messages))
-    (call,) = (block for block in first.blocks if isinstance(block, ToolCall))
-    messages += [
-        RequestMessage("assistant", first.blocks),
-        RequestMessage("user", (ToolResult(call.id, "gone.py does not exist.", is_error=True),)),
-    ]
-    second = await completed(request_of(*messages))
-    (call,) = (block for block in second.blocks if isinstance(block, ToolCall))
-    messages += [
-        RequestMessage("assistant", second.blocks),
-        RequestMessage("user", (ToolResult(call.id, "[exit code 1, 0.1 s]", is_error=True),)),
-    ]
-    answer = text_of((await completed(request_of(*messages))).blocks)
-    assert "**failed**: gone.py does not exist." in answer
-    assert "**exit code 1**. It printed nothing." in answer
-
-
-@pytest.mark.parametrize(
-    ("told", "answer"),
-    [
-        ("The user declined this call. Do not repeat it: ask.", "Running `rm x` was not done: you said no."),
-        ("The session is in plan mode: you may read.", "Running `rm x` was not done: plan mode only reads"),
-    ],
-)
-async def test_what_is_told_to_a_model_is_not_told_to_the_user(told: str, answer: str) -> None:
-    first = await completed(request_of(said("run rm x")))
-    (call,) = (block for block in first.blocks if isinstance(block, ToolCall))
-    refused = RequestMessage("user", (ToolResult(call.id, told, is_error=True),))
-    reply = await completed(request_of(said("run rm x"), RequestMessage("assistant", first.blocks), refused))
-    assert text_of(reply.blocks).startswith(answer)
-    first = await completed(request_of(said("read gone.py")))
-    (call,) = (block for block in first.blocks if isinstance(block, ToolCall))
-    missing = RequestMessage("user", (ToolResult(call.id, "gone.py is not there. Find it with glob.", is_error=True),))
-    reply = await completed(request_of(said("read gone.py"), RequestMessage("assistant", first.blocks), missing))
-    assert text_of(reply.blocks) == "Reading `gone.py` **failed**: gone.py is not there."
-
-
-async def test_a_command_that_goes_on_is_not_done() -> None:
-    first = await completed(request_of(said("run sleep 9")))
-    (call,) = (block for block in first.blocks if isinstance(block, ToolCall))
-    told = "[it goes on in the background as process 7: command_output(process=7) reads what it prints]"
-    result = RequestMessage("user", (ToolResult(call.id, told),))
-    reply = await completed(request_of(said("run sleep 9"), RequestMessage("assistant", first.blocks), result))
-    assert text_of(reply.blocks) == "`sleep 9`: **in the background**. It printed nothing."
-
-
 async def test_only_tools_that_are_there_are_called() -> None:
     reply = await completed(request_of(said("read a.py, run ls"), tools=()))
     assert calls_of(reply.blocks) == []
@@ -262,10 +185,7 @@ async def test_an_open_question_gets_an_honest_answer(prompt: str) -> None:
 
 
 async def test_text_queued_during_a_turn_is_done_too() -> None:
-    first = await completed(request_of(said("read a.py")))
-    (call,) = (block for block in first.blocks if isinstance(block, ToolCall))
-    answered = RequestMessage("user", (ToolResult(call.id, "x"), Text("run ls")))
-    second = await completed(request_of(said("read a.py"), RequestMessage("assistant", first.blocks), answered))
+    second = await after("read a.py", "x", Text("run ls"))
     assert calls_of(second.blocks) == [("run_command", {"command": "ls"})]
 
 
@@ -281,13 +201,8 @@ async def test_text_queued_during_a_turn_is_done_too() -> None:
 async def test_after_an_interruption_only_the_new_request_counts(
     new: str, calls: list[tuple[str, dict[str, object]]]
 ) -> None:
-    prompt = said("run sleep 9, run ls")
-    first = await completed(request_of(prompt))
-    (call,) = (block for block in first.blocks if isinstance(block, ToolCall))
-    stopped = ToolResult(call.id, INTERRUPTED, is_error=True)
-    after = RequestMessage("user", (stopped, Text("[interrupted by the user]"), Text(new)))
-    reply = await completed(request_of(prompt, RequestMessage("assistant", first.blocks), after))
-    assert calls_of(reply.blocks) == calls
+    told = (Text("[interrupted by the user]"), Text(new))
+    assert calls_of((await after("run sleep 9, run ls", INTERRUPTED, *told, is_error=True)).blocks) == calls
 
 
 @pytest.mark.parametrize(
@@ -423,35 +338,13 @@ async def test_what_is_known_of_it() -> None:
     await model.close()
 
 
-@given(
-    st.text(max_size=200)
-    | st.lists(
-        st.sampled_from(
-            [
-                "read",
-                "and",
-                "then",
-                "'",
-                '"',
-                "`",
-                "in",
-                "a.py",
-                "\n",
-                "write",
-                "replace",
-                "with",
-                "run",
-                ",",
-                ".",
-                "```",
-                "list",
-                "find",
-                "ask",
-            ]
-        ),
-        max_size=15,
-    ).map(" ".join)
-)
+WORDS = (
+    "read", "and", "then", "'", '"', "`", "in", "a.py", "\n", "write", "replace", "with", "run", ",", ".", "```", "list",
+    "find", "ask",
+)  # fmt: skip
+
+
+@given(st.text(max_size=200) | st.lists(st.sampled_from(WORDS), max_size=15).map(" ".join))
 @example("REPLACE:'':in ' 0'``")
 @example("ASK+ ''")
 @settings(deadline=None, max_examples=examples(75))
@@ -491,6 +384,15 @@ LINES = [f"line {number}" for number in range(9)]
         ("run", "[timed out after 3 s]", "`it`: **timed out after 3 s**. It printed nothing."),
         ("run", "a", "`it`: **done**.\n\n```\na\n```"),
         ("run", "!a", "`it`: **failed**.\n\n```\na\n```"),
+        ("run", "![exit code 1, 0.1 s]", "`it`: **exit code 1**. It printed nothing."),
+        ("run", "!The user declined this call.", "Running `it` was not done: you said no."),
+        ("run", "!The session is in plan mode: you may read.", "Running `it` was not done: plan mode only reads{plan}"),
+        (
+            "run",
+            "[it goes on in the background as process 7: wait]",
+            "`it`: **in the background**. It printed nothing.",
+        ),
+        ("read", "!gone.py is not there. Find it with glob.", "Reading `it` **failed**: gone.py is not there."),
         ("write", "\n Wrote it.\nMore.", "`it`: Wrote it."),
         ("write", "", "`it`: (no text)"),
         ("write", "w" * 301, f"`it`: {'w' * 300}"),

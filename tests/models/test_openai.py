@@ -39,7 +39,6 @@ from tui_agent.models.errors import ErrorReply, ServerRefusedError, failure
 from tui_agent.models.http import read_error
 from tui_agent.models.openai.adapter import reasons
 from tui_agent.models.openai.chat_reply import ChatReply
-from tui_agent.models.openai.facts import facts_in
 from tui_agent.models.openai.service import OPENAI, addressed
 from tui_agent.models.records import OPENAI_LIKE
 from tui_agent.models.retry import stream_with_retries
@@ -163,28 +162,6 @@ async def test_a_local_server_tells_the_window_it_has_loaded(make: Make, monkeyp
             profile = await model.describe()
         assert (profile.window, profile.fixed_window, profile.prices) == (12_345, True, FREE)
         assert CATALOGUE.missing_key(name) is None
-
-
-def test_openrouter_tells_prices() -> None:
-    listing = {
-        "data": [
-            {
-                "id": "a/b",
-                "context_length": 200_000,
-                "top_provider": {"context_length": 100_000, "max_completion_tokens": 4_096},
-                "pricing": {"prompt": "0.000003", "completion": "0.000015", "input_cache_read": "0.0000003"},
-                "architecture": {"input_modalities": ["text", "image"]},
-            },
-            {"id": "openrouter/auto", "context_length": 2_000_000, "pricing": {"prompt": "-1", "completion": "-1"}},
-        ]
-    }
-    encoded = msgspec.json.encode(listing)
-    facts = facts_in(encoded, "a/b")
-    assert (facts.window, facts.max_output, facts.images) == (100_000, 4_096, True)
-    assert facts.prices is not None
-    assert (facts.prices.input, facts.prices.output, facts.prices.cache_read) == (3.0, 15.0, 0.3)
-    assert facts_in(encoded, "openrouter/auto").prices is None
-    assert facts_in(encoded, "nobody").window == 0
 
 
 def test_another_address_in_openai_s_place(monkeypatch: pytest.MonkeyPatch) -> None:

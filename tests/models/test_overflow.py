@@ -62,6 +62,8 @@ OVERFLOWS = {
     "The input token count exceeds the maximum number of tokens allowed (1048576).": (0, 1_048_576),
     "InternalError.Algo.InvalidParameter: Range of input length should be [1, 98304]": (0, 98_304),
     "max_tokens=16384 cannot be greater than max_model_len=max_total_tokens=8192.": (0, 8192),
+    "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).": (1_200_000, 1_048_576),
+    "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease": (190_000, 200_000),
     "prompt too long; exceeded max context length by 4 tokens": (0, 0),
     "Context size has been exceeded.": (0, 0),
     "Your input exceeds the context window of this model.": (0, 0),
@@ -91,7 +93,9 @@ OVERFLOWS = {
 @pytest.mark.parametrize("text", OVERFLOWS)
 def test_each_server_s_own_words_for_too_long(text: str) -> None:
     assert overflow_in(text) == Overflow(*OVERFLOWS[text])
-    assert isinstance(failure(ACME, "m", ErrorReply(400, "", text)), ContextOverflow)
+    error = failure(ACME, "m", ErrorReply(400, "", text))
+    assert isinstance(error, ContextOverflow)
+    assert (error.tokens, error.limit, error.retryable) == (*OVERFLOWS[text], False)
 
 
 def test_what_is_no_overflow() -> None:
@@ -121,6 +125,7 @@ LONGEST = {
     "Range of max_tokens should be [1, 16384]": 16_384,
     "The maximum tokens you requested exceeds the model limit of 2048. Try again with a lower value.": 2048,
     "max_tokens (128000) exceeds model's maximum output tokens (65536) for model m": 65_536,
+    "This model supports at most 16,384 completion tokens": 16_384,
     "max_tokens must be at least 1": 0,
 }
 

@@ -76,6 +76,17 @@ async def test_the_delay_doubles_and_is_capped() -> None:
     assert model.closed == 7
 
 
+async def test_attempts_come_to_an_end() -> None:
+    model, waits = Failing(*(ConnectionLost("lost") for _ in range(4))), list[float]()
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+
+    with pytest.raises(ConnectionLost):
+        await finish(stream_with_retries(model, request(user("a")), attempts=3, sleep=wait, jitter=lambda: 1.0))
+    assert (waits, len(model.asked)) == ([1.0, 2.0], 3)
+
+
 async def test_the_providers_own_delay_holds() -> None:
     model = Failing(RateLimited("a", retry_after=0.0), RateLimited("b", retry_after=60.0), DONE)
     events, _ = await finish(stream_with_retries(model, request(user("a")), sleep=sleepless))

@@ -8,7 +8,6 @@ from tests.models.talking import PNG, assistant, closing, create_model, finish, 
 from tests.servers.openai_chat import ChatServer
 from tests.servers.script import Script, Step
 from tui_agent.models.base import ContextOverflow
-from tui_agent.models.tokens import KnownSize, LastMeasured
 
 MODEL = "deepseek-v4-pro"
 ANSWER = "Twelve words are enough for an answer that is to be counted."
@@ -65,14 +64,3 @@ async def test_where_nothing_counts_a_dense_text_is_assumed(monkeypatch: pytest.
             with pytest.raises(ContextOverflow):
                 await finish(model.stream(request(user("word " * 500), tools=(), max_tokens=100)))
         assert len(server.model_requests) == 1
-
-
-def test_a_request_that_goes_on_is_known_up_to_where_the_last_one_ended() -> None:
-    last, first, more = LastMeasured(), user("a"), user("b")
-    assert last.known(request(first), 300) == KnownSize(0, 300)
-    last.take(request(first), 300, 90)
-    assert last.known(request(first, more), 350) == KnownSize(90, 50)
-    assert last.known(request(user("a"), more), 350) == KnownSize(0, 350)
-    assert last.known(request(first, more, system="Another."), 350) == KnownSize(0, 350)
-    last.take(request(first, more, one_off=True), 350, 100)
-    assert last.known(request(first, more), 350) == KnownSize(90, 50)
