@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.models.talking import Talk, create_model, finish, request, user
+from tests.models.talking import Talk, create_model, finish, point_at, request, user
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.anthropic_rules import cache_marks
 from tests.servers.script import Call, Fault, Script, Step
@@ -25,8 +25,7 @@ BOUND = AnthropicOptions("claude-opus-5-5", "adaptive", bound=True)
 @pytest.fixture
 async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServer]:
     async with AnthropicServer(STEPS) as running:
-        for variable, value in running.environment.items():
-            monkeypatch.setenv(variable, value)
+        point_at(running, monkeypatch.setenv)
         yield running
 
 

@@ -94,26 +94,21 @@ def test_a_word_means_a_model_of_who_has_a_key(monkeypatch: pytest.MonkeyPatch) 
     assert CATALOGUE.resolve("opus").provider == "anthropic"
 
 
-@pytest.mark.parametrize(
-    ("model", "tier"),
-    [
-        ("claude-opus-5-5", "frontier"),
-        ("claude-fable-5-2", "frontier"),
-        ("claude-mythos-preview", "frontier"),
-        ("gemini-3.1-pro-preview", "frontier"),
-        ("claude-sonnet-5-5", "mid"),
-        ("gemini-2.5-pro", "mid"),
-        ("claude-haiku-4-5", "small"),
-        ("gemini-3.8-flash", "small"),
-        ("claude-2", "unknown"),
-    ],
-)
-def test_tiers(model: str, tier: str) -> None:
-    assert CATALOGUE.tier_of(model) == tier
+TIERS = {
+    "frontier": ["claude-opus-5-5", "claude-fable-5-2", "claude-mythos-preview", "gemini-3.1-pro-preview"],
+    "mid": ["claude-sonnet-5-5", "gemini-2.5-pro"],
+    "small": ["claude-haiku-4-5", "gemini-3.8-flash"],
+    "unknown": ["claude-2"],
+}
+
+
+def test_tiers() -> None:
     own = catalogue.Catalogue({}, TierSettings(frontier=(), mid=("CLAUDE-OPUS-5*",), small=()))
-    assert own.tier_of(model) == ("mid" if model == "claude-opus-5-5" else tier)
-    if model == "claude-opus-5-5":
-        assert {each.tier for each in own.known_models() if each.id == model} == {"mid"}
+    for tier, models in TIERS.items():
+        assert {CATALOGUE.tier_of(model) for model in models} == {tier}
+        assert [own.tier_of(model) for model in models[1:]] == [tier] * len(models[1:])
+    assert own.tier_of("claude-opus-5-5") == "mid"
+    assert {each.tier for each in own.known_models() if each.id == "claude-opus-5-5"} == {"mid"}
 
 
 @pytest.mark.parametrize(
@@ -160,19 +155,18 @@ def test_the_smallest_prefix_that_each_claude_caches() -> None:
     assert [most_pictures(window) for window in (0, 200_000, 200_001)] == [100, 100, 600]
 
 
-@pytest.mark.parametrize(
-    ("model", "dollars"),
-    [
-        ("claude-opus-5-5", 0.01),
-        ("gemini-3.8-flash", 0.014),
-        ("gemini-2.5-pro", 0.035),
-        ("gemini:gemma-3", None),
-        ("openai:gpt-6.1-sol", 0.01),
-        ("deepseek:deepseek-v4-pro", None),
-    ],
-)
-def test_what_a_search_of_the_provider_costs(model: str, dollars: float | None) -> None:
-    assert CATALOGUE.quick_profile(model).search_usd == dollars
+SEARCH_USD = {
+    "claude-opus-5-5": 0.01,
+    "gemini-3.8-flash": 0.014,
+    "gemini-2.5-pro": 0.035,
+    "gemini:gemma-3": None,
+    "openai:gpt-6.1-sol": 0.01,
+    "deepseek:deepseek-v4-pro": None,
+}
+
+
+def test_what_a_search_of_the_provider_costs() -> None:
+    assert {model: CATALOGUE.quick_profile(model).search_usd for model in SEARCH_USD} == SEARCH_USD
 
 
 def test_windows_and_prices_of_the_catalogue() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.talking import Talk, answered_by, closing, create_model, finish, request, user
+from tests.models.talking import Talk, answered_by, closing, create_model, finish, point_at, request, user
 from tests.servers.coding_task import ANSWER, coding_task_script
 from tests.servers.elsewhere import (
     AWS,
@@ -30,6 +30,7 @@ from tui_agent.models.base import (
 )
 from tui_agent.models.catalogue import CATALOGUE
 
+WITH_BOTO = pytest.mark.skipif(find_spec("boto3") is None, reason="boto3 is missing (pip install 'tui-agent[bedrock]')")
 EVERYTHING = ("betas", "binding", "display", "adaptive", "thinking", "caching")
 
 
@@ -39,8 +40,7 @@ async def test_what_a_server_lacks_is_found_out_once(
 ) -> None:
     monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path))
     async with PartialServer(coding_task_script(), lacks=lacks) as server:
-        for variable, value in server.environment.items():
-            monkeypatch.setenv(variable, value)
+        point_at(server, monkeypatch.setenv)
         for _ in range(2):
             async with closing(create_model("anthropic:claude-sonnet-4-6" if lacks else "claude-opus-5-5")) as model:
                 last = await Talk(model).say("fix the bug")
@@ -53,8 +53,7 @@ async def test_what_a_server_lacks_is_found_out_once(
 async def test_another_refusal_stays_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path))
     async with PartialServer(Script.of(Step(fault=Fault(kind="bad_request", times=9)))) as server:
-        for variable, value in server.environment.items():
-            monkeypatch.setenv(variable, value)
+        point_at(server, monkeypatch.setenv)
         async with closing(create_model("claude-sonnet-4-6")) as model:
             with pytest.raises(InvalidRequest):
                 await finish(model.stream(request(user("go"))))
@@ -73,14 +72,12 @@ def test_anthropic_s_own_address_lacks_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("name", ["vertex:claude-opus-5-5", "vertex:claude-haiku-4-5", "vertex:gemini-3.8-flash"])
 async def test_vertex(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path))
     make = ClaudeOnVertexServer if "claude" in name else GeminiOnVertexServer
     async with make(coding_task_script()) as server:
         account = tmp_path / "account.json"
         account.write_text(service_account(server.url))
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(account))
-        for variable, value in server.environment.items():
-            monkeypatch.setenv(variable, value)
+        point_at(server, monkeypatch.setenv)
         async with closing(create_model(name)) as model:
             last = await Talk(model).say("fix the bug")
             profile = await model.describe()
@@ -90,19 +87,17 @@ async def test_vertex(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         assert profile.prices is not None
 
 
-@pytest.mark.skipif(find_spec("boto3") is None, reason="boto3 is not installed (pip install 'tui-agent[bedrock]')")
-async def test_bedrock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path))
+@WITH_BOTO
+async def test_bedrock(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ClaudeOnBedrockServer(coding_task_script()) as server:
-        for variable, value in server.environment.items():
-            monkeypatch.setenv(variable, value)
+        point_at(server, monkeypatch.setenv)
         async with closing(create_model("bedrock:global.anthropic.claude-opus-5-5")) as model:
             last = await Talk(model).say("fix the bug")
         assert "".join(block.text for block in last.blocks if isinstance(block, Text)) == ANSWER
         assert server.violations == []
 
 
-@pytest.mark.skipif(find_spec("boto3") is None, reason="boto3 is not installed (pip install 'tui-agent[bedrock]')")
+@WITH_BOTO
 @pytest.mark.parametrize(
     ("failure", "meant"),
     [
@@ -129,7 +124,7 @@ async def test_a_failure_in_the_middle_of_a_stream_of_bedrock(
     assert type(caught.value) is meant
 
 
-@pytest.mark.skipif(find_spec("boto3") is None, reason="boto3 is not installed (pip install 'tui-agent[bedrock]')")
+@WITH_BOTO
 async def test_bedrock_without_a_region_or_credentials_says_what_to_set(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -36,76 +36,59 @@ class Gateway(ChatServer):
             await super().route(request, recorded, exchange)
 
 
-async def cost_of_a_turn(server: ChatServer, model: str, folder: Path, **settings: Any) -> tuple[float | None, bool]:
-    """What a turn with a model of this server costs in USD, and whether the model counts as one of this machine."""
-    endpoint = {"url": f"{server.url}/v1", "key": "GATEWAY_KEY", "models": settings}
-    async with talking(folder, {"model.id": f"mine:{model}", "models.endpoints": {"mine": endpoint}}) as session:
-        told = await say(session, "Hi.")
-        assert [event for event in told if isinstance(event, events.TurnFailed)] == []
-        return session.agent.tracker.session.known_cost_usd, session.agent.profile.local
+def at(server: ChatServer, model: str, **models: Any) -> dict[str, Any]:
+    """The settings that name this server `mine`."""
+    endpoint = {"url": f"{server.url}/v1", "key": "GATEWAY_KEY", "models": models}
+    return {"model.id": f"mine:{model}", "models.endpoints": {"mine": endpoint}}
 
 
-async def test_its_own_prices_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with in_thread(Gateway(ANSWERS)) as server:
-        monkeypatch.setenv("GATEWAY_KEY", server.api_key)
-        server.offers = {"qwen/qwen3-coder": {"input_cost_per_token": 1e-6, "output_cost_per_token": 4e-6}}
-        cost, local = await cost_of_a_turn(server, "qwen/qwen3-coder", tmp_path)
-    assert cost is not None
-    assert 0.001 < cost < 0.05
-    assert not local
+OWN = {"qwen/qwen3-coder": {"input_cost_per_token": 1e-6, "output_cost_per_token": 4e-6}}
+DEARER = {"qwen/qwen3-coder": {"input": 1_000, "output": 1_000}}
 
 
-async def test_a_model_that_only_its_maker_serves_has_his_prices(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("model", "offers", "said", "least", "most"),
+    [
+        pytest.param("qwen/qwen3-coder", OWN, {}, 0.001, 0.05, id="its own prices are taken"),
+        pytest.param("gpt-4.1", None, {}, 0.001, 0.1, id="a model that only its maker serves has his prices"),
+        pytest.param("deepseek-v4-pro", None, {}, 0.0, 0.0, id="any other at an address of this machine is free"),
+        pytest.param("qwen/qwen3-coder", OWN, DEARER, 1.0, 99.0, id="what the settings say comes first"),
+    ],
+)
+async def test_what_a_turn_costs(
+    model: str, offers: Any, said: Any, least: float, most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with in_thread(Gateway(ANSWERS)) as server:
         monkeypatch.setenv("GATEWAY_KEY", server.api_key)
-        cost, local = await cost_of_a_turn(server, "gpt-4.1", tmp_path)
+        server.offers = offers
+        async with talking(tmp_path, at(server, model, **said)) as session:
+            told = await say(session, "Hi.")
+            cost, local = session.agent.tracker.session.known_cost_usd, session.agent.profile.local
+    assert [event for event in told if isinstance(event, events.TurnFailed)] == []
     assert cost is not None
-    assert 0.001 < cost < 0.1
-    assert not local
+    assert least <= cost <= most
+    if not said:
+        assert local == (most == 0.0)
 
 
-async def test_any_other_model_at_an_address_of_this_machine_is_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with in_thread(Gateway(ANSWERS)) as server:
-        monkeypatch.setenv("GATEWAY_KEY", server.api_key)
-        assert await cost_of_a_turn(server, "deepseek-v4-pro", tmp_path) == (0.0, True)
-
-
-async def test_what_the_settings_say_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with in_thread(Gateway(ANSWERS)) as server:
-        monkeypatch.setenv("GATEWAY_KEY", server.api_key)
-        server.offers = {"qwen/qwen3-coder": {"input_cost_per_token": 1e-6, "output_cost_per_token": 4e-6}}
-        prices = {"qwen/qwen3-coder": {"input": 1_000, "output": 1_000}}
-        cost, _ = await cost_of_a_turn(server, "qwen/qwen3-coder", tmp_path, **prices)
-    assert cost is not None
-    assert cost > 1
-
-
-@pytest.mark.parametrize("counts", [True, False], ids=["usage", "no usage"])
 async def test_a_small_window_without_a_tokenizer_holds_several_messages(
-    counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = tmp_path / "project"
     make_coding_workspace(project)
     (project / "AGENTS.md").write_text("Run the tests before you say that you are done.\n" * 40)
     with in_thread(ChatServer(ANSWERS)) as server:
-        server.counts = counts
+        server.counts = False
         monkeypatch.setenv("GATEWAY_KEY", server.api_key)
-        models = {"deepseek-v4-pro": {"window": 8_192}}
-        endpoint = {"url": f"{server.url}/v1", "key": "GATEWAY_KEY", "models": models}
-        settings: dict[str, Any] = {"model.id": "mine:deepseek-v4-pro", "models.endpoints": {"mine": endpoint}}
+        settings = at(server, "deepseek-v4-pro", **{"deepseek-v4-pro": {"window": 8_192}})
         async with talking(tmp_path, settings, trusted=True) as session:
             for _ in range(6):
                 told = await say(session, "What is in the file notes.txt, and who wrote it, and when was that?")
                 assert [event for event in told if isinstance(event, events.TurnFailed)] == []
 
 
-@pytest.mark.parametrize("counts", [True, False], ids=["usage", "no usage"])
 async def test_a_dense_file_in_a_small_window_without_a_tokenizer_ends_nothing(
-    counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_coding_workspace(tmp_path / "project")
     sums = "".join(f"{sha256(str(number).encode()).hexdigest()}  file_{number}\n" for number in range(60))
@@ -119,11 +102,9 @@ async def test_a_dense_file_in_a_small_window_without_a_tokenizer_ends_nothing(
     for module in (openai_chat, openai_chat_rules):  # as many tokens as prose has
         monkeypatch.setattr(module, "tokens_in", lambda text: -(-len(text) // 4))
     with in_thread(ChatServer(reading)) as server:
-        server.counts = counts
+        server.counts = False
         monkeypatch.setenv("GATEWAY_KEY", server.api_key)
-        models = {"deepseek-v4-pro": {"window": 8_192}}
-        endpoint = {"url": f"{server.url}/v1", "key": "GATEWAY_KEY", "models": models}
-        settings: dict[str, Any] = {"model.id": "mine:deepseek-v4-pro", "models.endpoints": {"mine": endpoint}}
+        settings = at(server, "deepseek-v4-pro", **{"deepseek-v4-pro": {"window": 8_192}})
         async with talking(tmp_path, settings) as session:
             for number in range(10):
                 told = await say(session, f"What is in sums.txt? ({number})")

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.models.talking import Talk, create_model, finish, request, user
+from tests.models.talking import Talk, create_model, finish, point_at, request, user
 from tests.servers.gemini import GeminiServer
 from tests.servers.script import Script, Step
 
@@ -15,8 +15,7 @@ FLASH = "gemini-3.8-flash"
 @pytest.fixture
 async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GeminiServer]:
     async with GeminiServer(Script()) as running:
-        for variable, value in running.environment.items():
-            monkeypatch.setenv(variable, value)
+        point_at(running, monkeypatch.setenv)
         yield running
 
 

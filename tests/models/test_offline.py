@@ -136,10 +136,7 @@ async def conversation(prompt: str, tool: dict[str, str] | None = None) -> tuple
         ("find tools for the weather, then run ls", [("find_tool", {"query": "the weather"})]),
         ("look for a tool that lists issues", [("find_tool", {"query": "lists issues"})]),
         ('call mcp__web__look city="Ulm, then list", days=3.', [("call_tool", LOOK)]),
-        (
-            'call mcp__far__away {"a": {"b": "c"}}',
-            [("call_tool", {"name": "mcp__far__away", "arguments": {"a": {"b": "c"}}})],
-        ),
+        ('call mcp__far {"a": {"b": 1}}', [("call_tool", {"name": "mcp__far", "arguments": {"a": {"b": 1}}})]),
         ("call now zone=UTC", [("mcp__time__now", {"zone": "UTC"})]),
         ("call me later", []),
         ('run agent reviewer: "read calc.py"', [("run_agent", {"agent": "reviewer", "task": "read calc.py"})]),
@@ -155,10 +152,7 @@ async def test_a_plain_command_becomes_its_call(prompt: str, calls: list[tuple[s
     [
         (CODING_TASK, [["read_file"], ["grep"], ["edit_file"], ["run_command"]]),
         ("1. read a.py\n2. run ls\n3) list .", [["read_file"], ["run_command"], ["list_dir"]]),
-        (
-            "read a.py and find x in b.py then run ls. Then read c.py",
-            [["read_file", "grep"], ["run_command"], ["read_file"]],
-        ),
+        ("read a and find x in b then run ls. Then read c", [["read_file", "grep"], ["run_command"], ["read_file"]]),
         ("run ls and run ls and run ls", [["run_command"]] * 3),
         ("- read a\n- read a", [["read_file"], ["read_file"]]),
     ],
@@ -339,8 +333,8 @@ async def test_what_is_known_of_it() -> None:
 
 
 WORDS = (
-    "read", "and", "then", "'", '"', "`", "in", "a.py", "\n", "write", "replace", "with", "run", ",", ".", "```", "list",
-    "find", "ask",
+    "read", "and", "then", "'", '"', "`", "in", "a.py", "\n", "write", "replace", "with", "run", ",", ".", "```",
+    "list", "find", "ask",
 )  # fmt: skip
 
 
@@ -386,7 +380,11 @@ LINES = [f"line {number}" for number in range(9)]
         ("run", "!a", "`it`: **failed**.\n\n```\na\n```"),
         ("run", "![exit code 1, 0.1 s]", "`it`: **exit code 1**. It printed nothing."),
         ("run", "!The user declined this call.", "Running `it` was not done: you said no."),
-        ("run", "!The session is in plan mode: you may read.", "Running `it` was not done: plan mode only reads{plan}"),
+        (
+            "run",
+            "!The session is in plan mode.",
+            "Running `it` was not done: plan mode only reads and searches.",
+        ),
         (
             "run",
             "[it goes on in the background as process 7: wait]",

@@ -10,18 +10,10 @@ from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.models.usage import Totals, UsageTracker, cost_usd
 
-MODELS = {
-    "anthropic": (
-        "claude-opus-5-5",
-        "claude-sonnet-5-5",
-        "claude-haiku-5-5",
-        "claude-opus-4-7",
-        "claude-sonnet-4-6",
-        "claude-haiku-4-5",
-        "claude-fable-5-2",
-    ),
-    "google": ("gemini-3.8-flash", "gemini-3.1-pro-preview", "gemini-2.5-pro"),
-}
+MODELS = [
+    *("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-opus-4-7", "claude-sonnet-4-6"),
+    *("claude-haiku-4-5", "claude-fable-5-2", "gemini-3.8-flash", "gemini-3.1-pro-preview", "gemini-2.5-pro"),
+]
 USAGES = (
     Usage(1_000, 0, 0, 200),
     Usage(50_000, 30_000, 15_000, 800, 100),
@@ -34,27 +26,19 @@ USAGES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("provider", "model"), [(provider, model) for provider in MODELS for model in MODELS[provider]]
-)
-def test_a_call_costs_what_the_catalogue_says(provider: str, model: str) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_a_call_costs_what_the_catalogue_says(model: str) -> None:
+    provider = "anthropic" if model.startswith("claude") else "google"
     prices = look_up(CATALOGUE.quick_profile(f"{provider}:{model}")).prices
     for usage in USAGES:
-        assert cost_usd(usage, prices) == pytest.approx(of_the_catalogue(provider, model, usage), rel=1e-9, abs=1e-12)
-
-
-def of_the_catalogue(provider: str, model: str, usage: Usage) -> float:
-    price = calc_price(
-        CatalogueUsage(
+        used = CatalogueUsage(
             input_tokens=usage.input_tokens,
             cache_read_tokens=usage.cache_read_tokens,
             cache_write_tokens=usage.cache_write_tokens,
             output_tokens=usage.output_tokens,
-        ),
-        model_ref=model,
-        provider_id=provider,
-    )
-    return float(price.total_price)
+        )
+        price = float(calc_price(used, model_ref=model, provider_id=provider).total_price)
+        assert cost_usd(usage, prices) == pytest.approx(price, rel=1e-9, abs=1e-12)
 
 
 def test_a_cliff_holds_for_the_whole_request() -> None:
