@@ -11,7 +11,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -210,12 +210,6 @@ async def _opened(folder: Path, found: dict[str, list[Held]]) -> AsyncIterator[A
     finally:
         await agent.close()
         await kept.close()
-
-
-def _folded(entries: Sequence[AnyEntry]) -> View:
-    view = View(entries)
-    view.sizes()
-    return view
 
 
 async def _write(folder: Path) -> None:

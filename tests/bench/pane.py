@@ -1,6 +1,6 @@
 """What the conversation pane costs: CPU milliseconds per operation, and memory, for transcripts of several lengths.
 
-`python -m tests.bench.pane [TURNS ...]` prints a table; `measure` returns the figures. Runs without a terminal.
+Runs without a terminal.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ import resource
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from time import process_time
@@ -43,22 +42,6 @@ TURNS = (10, 200, 1000, 5000)
 _STYLES = Path(__file__).parents[2] / "styles" / "conversation.tcss"
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """CPU milliseconds per operation; memory in megabytes, peak so far of this process."""
-
-    turns: int
-    load: float
-    key: float
-    status: float
-    fragment: float
-    page_up: float
-    focus_change: float
-    toggle_all: float
-    resize: float
-    memory_mb: float
-
-
 def fill(transcript: Transcript, turns: int) -> None:
     """Add turns of a prompt, reasoning, three tool cards and an answer with code."""
     for turn in range(turns):
@@ -90,8 +73,8 @@ class _BenchApp(App[None]):
         self.query_one(Input).focus()
 
 
-async def measure(turns: int) -> Figures:
-    """The figures of a transcript of `turns` turns, 120 by 40 cells."""
+async def _measure(turns: int) -> dict[str, float]:
+    """CPU milliseconds per operation on a transcript of `turns` turns, 120 by 40 cells; peak memory in megabytes."""
     started = process_time()
     transcript = Transcript()
     fill(transcript, turns)
@@ -120,6 +103,7 @@ async def measure(turns: int) -> Figures:
             app.app_focus = not app.app_focus
 
         figures = {
+            "load": load,
             "key": await one(key, 20),
             "status": await one(lambda: status.update(f"status {next(ticks)}"), 20),
             "fragment": await one(fragment, 40),
@@ -130,7 +114,7 @@ async def measure(turns: int) -> Figures:
         sizes = iter([(100, 40), (120, 40), (90, 30), (120, 40)])
         figures["resize"] = await one(lambda: pilot.resize_terminal(*next(sizes)), 4)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
-    return Figures(turns=turns, load=load, memory_mb=peak / (1024 if sys.platform == "darwin" else 1), **figures)
+    return {**figures, "memory_mb": peak / (1024 if sys.platform == "darwin" else 1)}
 
 
 async def _cost(pilot: Pilot[None], operation: Callable[[], object], count: int) -> float:
@@ -154,9 +138,9 @@ def figures(turn_counts: Sequence[int] = TURNS) -> list[Figure]:
     toggles: dict[int, float] = {}
     with ProcessPoolExecutor(max_workers=1, max_tasks_per_child=1, mp_context=get_context("spawn")) as pool:
         for turns in turn_counts:
-            measured = asdict(pool.submit(_measured, turns).result())
+            measured = pool.submit(_measured, turns).result()
             toggles[turns] = measured["toggle_all"]
-            for name in _NAMES:
+            for name in measured:
                 target = TARGETS.get(name) if name not in _AT or turns == _AT[name] else None
                 unit = "MB" if name == "memory_mb" else "ms"
                 found.append(Figure(f"{turns:>6,} turns: {_LABELS.get(name, name)}", measured[name], unit, target))
@@ -166,17 +150,8 @@ def figures(turn_counts: Sequence[int] = TURNS) -> list[Figure]:
     return found
 
 
-def _measured(turns: int) -> Figures:
-    return asyncio.run(measure(turns))
-
-
-def main(turn_counts: list[int]) -> None:
-    """Print a table of figures against their targets."""
-    print(f"{'':>14}" + "".join(f"{name:>14}" for name in Figures.__dataclass_fields__ if name != "turns"))
-    print(f"{'target':>14}" + "".join(f"{TARGETS.get(name, '')!s:>14}" for name in _NAMES))
-    for turns in turn_counts:
-        figures = asdict(asyncio.run(measure(turns)))
-        print(f"{turns:>14}" + "".join(f"{figures[name]:>14.1f}" for name in _NAMES), flush=True)
+def _measured(turns: int) -> dict[str, float]:
+    return asyncio.run(_measure(turns))
 
 
 _AT = {"toggle_all": 1000, "memory_mb": 5000}
@@ -192,7 +167,3 @@ _LABELS = {
     "resize": "resize",
     "memory_mb": "memory, peak",
 }
-_NAMES = [name for name in Figures.__dataclass_fields__ if name != "turns"]
-
-if __name__ == "__main__":
-    main([int(count) for count in sys.argv[1:]] or list(TURNS))

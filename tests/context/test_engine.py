@@ -1,6 +1,5 @@
 """The engine as a whole, driven as an agent, a replay or a library's user drives it."""
 
-import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -9,7 +8,21 @@ from typing import Literal, NamedTuple, TypeVar
 import pytest
 from msgspec import structs
 
-from tests.context.performer import COST_USD, USED, Performer, Writing, failing, written
+from tests.context.performer import (
+    COST_USD,
+    LINE,
+    NAME,
+    SMALL,
+    SUMMARIES,
+    SUMMARY,
+    UNPRICED,
+    USED,
+    Chat,
+    Performer,
+    Writing,
+    failing,
+    written,
+)  # fmt: skip
 from tests.conversation.logs import broken_rules
 from tests.profiles import model_named
 from tui_agent.agent.commands.context_text import text as stats_text
@@ -46,7 +59,6 @@ from tui_agent.conversation.entries import (
     Digested,
     HeadMoved,
     Message,
-    ModelSwitched,
     Prefix,
     Summarized,
     UnattributedCall,
@@ -61,97 +73,7 @@ from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSett
 from tui_agent.settings.schema import DigestSettings
 
 T = TypeVar("T")
-NAME = "anthropic:claude-opus-5-5"
-SMALL = "anthropic:claude-haiku-5-5"
-RATES = Rates(read=0.05, write=1.25, output=5.0, input_usd=4.0)
-SUMMARY = "# Current state\nThe files are read one after the other.\n\n# Exact next steps\n1. Go on."
-LINE = "a line of output that says little and is long enough\n"
-SUMMARIES = Settings(context=ContextSettings(preset="summary-only"), compaction=CompactionSettings(thrift=0))
-UNPRICED = Settings(
-    clearing=ClearingSettings(by_price=False, protect_tokens=2_000), compaction=CompactionSettings(thrift=0)
-)
-
-
-class Chat:
-    """A conversation over an engine whose model counts exactly as the engine estimates."""
-
-    def __init__(
-        self,
-        window: int = 40_000,
-        settings: Settings = UNPRICED,
-        *,
-        writing: Writing = failing,
-        priced: bool = False,
-        small: ModelProfile | None = None,
-        engine: ContextEngine | None = None,
-    ) -> None:
-        rates = RATES if priced else None
-        self.now = 1_000.0
-        self.model = model_named(NAME, window=window, source="provider", tier="frontier", rates=rates, small=small)
-        self.engine = engine or ContextEngine(settings, clock=lambda: self.now)
-        self.engine.use(self.model)
-        self.caller = Performer(self.engine, writing)
-        self.engine.extend([ModelSwitched(model=NAME), Prefix(system="rules " * 100)])
-        self.calls = 0
-
-    def ask(self, text: str) -> int:
-        self.engine.extend([user_message(text)])
-        return len(self.engine.view.log)
-
-    def say(self, text: str) -> None:
-        self.answer(Text(text))
-
-    def answer(self, block: Text | ToolCall) -> None:
-        used = Usage(input_tokens=self.engine.tokens, output_tokens=self.engine.meter.counter.block(block))
-        self.engine.extend([Message(role="assistant", blocks=(block,), model=NAME, usage=used)])
-
-    def read(self, lines: int = 60, name: str = "read_file", **more: str) -> int:
-        self.calls += 1
-        call = ToolCall(f"c{self.calls}", name, json.dumps({"path": f"src/part_{self.calls}.py", **more}))
-        self.answer(call)
-        self.engine.extend([tool_result(ToolResult(call.id, LINE * lines + f"value_{self.calls} = 1"))])
-        return len(self.engine.view.log)
-
-    def grow(self, reads: int = 12, lines: int = 60) -> "Chat":
-        """So many turns of a question, a read and an answer."""
-        for number in range(reads):
-            self.ask(f"Look at part {number}, please.")
-            self.read(lines)
-            self.say(f"Part {number} is fine.")
-        return self
-
-    def talk(self, turns: int = 14) -> "Chat":
-        """So many turns of a long question and a long answer."""
-        for number in range(turns):
-            self.ask(f"Question {number}. " + LINE * 30)
-            self.say(f"Answer {number}. " + LINE * 30)
-        return self
-
-    def run(self, steps: Steps[T]) -> T:
-        return self.caller.run(steps)
-
-    @property
-    def tokens(self) -> int:
-        return self.engine.tokens
-
-    @property
-    def shown(self) -> str:
-        return "\n".join(
-            block.text
-            for message in self.engine.view.messages()
-            for block in message.blocks
-            if isinstance(block, Text | ToolResult)
-        )
-
-    def results(self) -> list[int]:
-        return [item.seq for item in self.engine.view.items() if item.category == "results"]
-
-    def changed_since(self, then: View) -> set[int]:
-        """The items that are shown otherwise than they were."""
-        before = {item.seq: (item.state, item.size) for item in then.items()}
-        now = {item.seq: (item.state, item.size) for item in self.engine.view.items()}
-        return {seq for seq, shown in before.items() if now[seq] != shown}
-
+T = TypeVar("T")
 
 # Before a call
 
@@ -192,13 +114,6 @@ def test_no_request_for_a_summary_is_larger_than_the_window(turns: int) -> None:
     assert asked
     assert [each for each in asked if each.tokens + each.request.max_tokens > 20_000] == []
     assert chat.caller.done[0].after < 20_000
-
-
-def test_the_cost_of_writing_is_in_the_log_apart_from_the_summary() -> None:
-    chat = Chat(20_000, SUMMARIES, writing=written(SUMMARY)).grow(17)
-    chat.run(chat.engine.prepare())
-    spent = [entry for entry in chat.engine.view.log if isinstance(entry, UnattributedCall)]
-    assert [entry.purpose for entry in spent] == ["summary"]
 
 
 def test_old_results_are_cleared_at_once_where_a_summary_has_made_the_cache_worthless() -> None:
@@ -243,6 +158,7 @@ def test_what_a_summary_could_not_do_clearing_does_in_the_same_pass() -> None:
     before = chat.tokens
     chat.run(chat.engine.prepare())
     assert [(done.step, bool(done.error)) for done in chat.caller.done] == [("summary", True), ("cleared", False)]
+    assert not chat.engine.backoff.resting
     assert chat.tokens < before
 
 
@@ -322,16 +238,6 @@ def test_a_digest_frees_what_it_says(writing: Writing, text: str, small: ModelPr
     assert chat.shown.count(PLACEHOLDER) == 10
 
 
-def test_a_digest_by_rule_asks_nobody() -> None:
-    settings = structs.replace(
-        UNPRICED, context=ContextSettings(preset="digest"), digests=DigestSettings(strategy="heuristic")
-    )
-    chat = Chat(60_000, settings).grow(20)
-    chat.run(chat.engine.prepare())
-    assert chat.caller.asked == []
-    assert chat.caller.done[0].step == "digest"
-
-
 @pytest.mark.parametrize("priced", [False, True])
 def test_digests_wait_until_they_pay_or_for_a_batch(priced: bool) -> None:
     settings = Settings(context=ContextSettings(preset="digest"), digests=DigestSettings(strategy="heuristic"))
@@ -339,6 +245,7 @@ def test_digests_wait_until_they_pay_or_for_a_batch(priced: bool) -> None:
     for _ in range(60):
         chat.grow(1)
         chat.run(chat.engine.prepare())
+    assert chat.caller.asked == []
     digests = [done for done in chat.caller.done if done.step == "digest"]
     # The cache is cold before the first answer, so the first may be small.
     assert 1 <= len(digests) <= 8
@@ -658,27 +565,11 @@ def test_a_compaction_that_came_by_itself_and_failed_rests_the_next_ones_but_non
     assert rested == [2, 4, 8]
 
 
-def test_a_ceiling_is_no_failure_of_a_compaction() -> None:
-    chat = Chat(20_000, SUMMARIES, writing=lambda asked: Refusal("The ceiling is reached.", final=True)).grow(17)
-    chat.run(chat.engine.prepare())
-    assert chat.caller.done[0].error == "The ceiling is reached."
-    assert not chat.engine.backoff.resting
-
-
 def test_a_success_ends_the_pause() -> None:
     chat = Chat(writing=written(SUMMARY)).grow()
     chat.engine.backoff = chat.engine.backoff.failed()
     chat.run(chat.engine.compact())
     assert chat.engine.backoff == Backoff()
-
-
-def test_a_summary_comes_about_also_where_every_model_fails() -> None:
-    chat = Chat(20_000, SUMMARIES, small=model_named(SMALL, window=100_000)).grow(17)
-    chat.run(chat.engine.prepare())
-    done = chat.caller.done[0]
-    assert done.reason.endswith("an extract, without a model")
-    assert dict(done.details)["failures"]
-    assert chat.tokens < done.before
 
 
 def test_a_writer_of_ones_own_is_asked_in_place_of_a_model() -> None:
@@ -710,6 +601,66 @@ def test_another_model_that_writes_a_summary_counts_by_its_own_ratio(ratio: floa
     assert {each.who for each in asked} == {"small"}
     assert len(asked) == parts + (parts > 1), "the parts, and one request that puts them together"
     assert all(ratio * each.tokens <= 12_000 - 3_000 for each in asked)
+
+
+# Turn after turn, with pauses in which the cache runs out
+
+
+READER = model_named("anthropic:small", window=200_000, rates=Rates(0.1, 1.25, 5.0, 0.1))
+FRONTIER = model_named(
+    "anthropic:frontier", window=200_000, tier="frontier", rates=Rates(0.1, 1.25, 5.0, 5.0), small=READER
+)
+LONG_SUMMARY = "# Current state\n" + " ".join(f"Part {part} was read and holds what it should." for part in range(230))
+
+
+def talking(model: ModelProfile) -> Chat:
+    """A conversation about many files, with summaries as long as they may be."""
+    return Chat(settings=Settings(), model=model, writing=written(LONG_SUMMARY))
+
+
+def summaries(chat: Chat) -> int:
+    """Those of turns; a merge of them is none."""
+    return sum(isinstance(entry, Summarized) and "become one" not in entry.reason for entry in chat.engine.view.log)
+
+
+def test_a_summary_too_small_to_pay_is_no_failed_one() -> None:
+    chat = talking(FRONTIER)
+    chat.turn(30)
+    assert summaries(chat) == 0
+    # The cache is cold, so a summary pays; right after it the next call, still cold, has next to nothing to summarise.
+    chat.turn(1)
+    assert summaries(chat) == 1
+    assert not chat.engine.backoff.resting
+    chat.turn(12)
+    chat.turn(1)
+    assert summaries(chat) == 2
+
+
+def test_a_small_model_reads_its_cached_prefix_while_there_is_one_and_else_on_its_own() -> None:
+    for cold in (True, False):
+        chat = talking(structs.replace(READER, small=READER))
+        chat.turn(40)
+        if cold:
+            chat.turn(1)
+        else:
+            chat.run(chat.engine.compact())
+        (asked,) = chat.caller.asked
+        assert isinstance(asked, AskModel)
+        assert (asked.who, asked.cached) == ("session", not cold)
+        if cold:
+            assert asked.request.tools == ()
+            assert asked.tokens < chat.engine.view.context_entries()[0][0].before / 2
+
+
+def test_a_large_system_prompt_leaves_room_between_summaries_and_one_that_waits_comes_in_the_same_turn() -> None:
+    chat = talking(structs.replace(FRONTIER, window=64_000))
+    chat.engine.extend([Prefix(system="Heed this. " * 10_000)])
+    assert chat.engine.budget.fixed > 36_000
+    chat.turn(30)
+    room = chat.engine.thresholds.limit.tokens - chat.engine.budget.fixed
+    assert room > 0.7 * (64_000 - chat.engine.budget.fixed)
+    assert 0 < summaries(chat) < 10
+    assert not chat.engine.backoff.resting
 
 
 # Limits
@@ -891,9 +842,6 @@ def test_a_conversation_in_memory_is_managed_without_a_model() -> None:
     assert host.run(chat.engine.recover())
     assert chat.engine.budget.fits(chat.tokens)
     assert any(text == "paste " * 30_000 for text in host.texts.values())
-
-
-def test_a_conversation_in_memory_is_summarised_by_whom_it_names() -> None:
     chat = Chat(20_000, SUMMARIES).grow(17)
     host = MemoryHost(chat.engine, written(SUMMARY))
     host.run(chat.engine.prepare())
@@ -928,71 +876,31 @@ def test_steps_that_are_given_up_leave_the_view_as_it_was() -> None:
     assert chat.caller.done[0].step == "summary"
 
 
-def test_where_things_are_outlasts_a_merge_that_takes_in_every_summary() -> None:
-    settings = structs.replace(UNPRICED, compaction=CompactionSettings(thrift=0, auto=False, summaries_tokens=50))
-    chat = Chat(200_000, settings, writing=written(SUMMARY))
-    chat.engine.running = lambda: {7: "make watch"}
-    for _ in range(2):
+def merging(summaries_tokens: int = 50, window: int = 200_000, writing: Writing | None = None) -> Chat:
+    """A conversation with room for so many tokens of summaries, each of which is asked for."""
+    compaction = CompactionSettings(thrift=0, auto=False, summaries_tokens=summaries_tokens)
+    return Chat(window, structs.replace(UNPRICED, compaction=compaction), writing=writing or written(SUMMARY))
+
+
+def compacted(chat: Chat, times: int) -> list[str]:
+    """Eight turns and a summary, so many times; what models were asked for all of them."""
+    for _ in range(times):
         chat.grow(8)
         chat.run(chat.engine.compact())
+    asked = [each.request.messages[-1].blocks[-1] for each in chat.caller.asked if isinstance(each, AskModel)]
+    return [block.text for block in asked if isinstance(block, Text)]
+
+
+def test_a_merge_is_one_question_about_what_was_written_already_and_outlasted_by_where_things_are() -> None:
+    chat = merging()
+    chat.engine.running = lambda: {7: "make watch"}
+    first, second, _ = compacted(chat, 2)
+    assert ["Earlier summaries stay" in text for text in (first, second)] == [False, True]
     assert [done.step for done in chat.caller.done] == ["summary"] * 3
     (one,) = chat.engine.view.boundaries()
     assert "make watch" in one.state
     assert chat.shown.count("make watch") == 1
-
-
-def test_only_the_second_summary_is_told_of_earlier_ones() -> None:
-    chat = Chat(
-        200_000,
-        structs.replace(UNPRICED, compaction=CompactionSettings(thrift=0, auto=False)),
-        writing=written(SUMMARY),
-    )
-    for _ in range(2):
-        chat.grow(8)
-        chat.run(chat.engine.compact())
-    asked = [effect.request.messages[-1].blocks[-1] for effect in chat.caller.asked if isinstance(effect, AskModel)]
-    told = ["Earlier summaries stay" in block.text for block in asked if isinstance(block, Text)]
-    assert told[:2] == [False, True]
-
-
-def test_summaries_that_are_short_enough_together_become_one_without_a_model() -> None:
-    """Word for word, less the next steps that later ones overtook; a model is asked once they are too long for that."""
-    settings = structs.replace(UNPRICED, compaction=CompactionSettings(thrift=0, auto=False, summaries_tokens=800))
-    numbers = count()
-
-    def writing(asked: AskModel | AskWriter) -> Answer:
-        number = next(numbers)
-        text = SUMMARY.replace("The files", f"{number}: the files").replace("Go on", f"Go on after {number}")
-        return Answer(text, "small", USED, COST_USD)
-
-    chat = Chat(200_000, settings, writing=writing)
-    for _ in range(4):
-        chat.grow(8)
-        chat.run(chat.engine.compact())
-    merged = [done for done in chat.caller.done if "become one" in done.reason]
-    assert merged
-    assert all("without a model" in done.reason for done in merged)
-    questions = [each for each in chat.caller.asked if isinstance(each, AskModel)]
-    assert len(questions) == 4
-    one = chat.engine.view.boundaries()[0]
-    assert one.depth == 1
-    assert [f"{number}: the files" in one.text for number in range(3)] == [True] * 3
-    assert "Go on after 0" not in one.text
-    assert one.text.count("# Exact next steps") == 1
-    for _ in range(8):
-        chat.grow(8)
-        chat.run(chat.engine.compact())
-    assert any("put together from what was written" in done.reason for done in chat.caller.done)
-
-
-def test_a_merge_is_one_question_about_what_was_written_already() -> None:
-    settings = structs.replace(UNPRICED, compaction=CompactionSettings(thrift=0, auto=False, summaries_tokens=50))
-    chat = Chat(200_000, settings, writing=written(SUMMARY))
-    for _ in range(4):
-        chat.grow(8)
-        chat.run(chat.engine.compact())
-    asked = [effect.request.messages[-1].blocks[-1] for effect in chat.caller.asked if isinstance(effect, AskModel)]
-    told = [block.text for block in asked if isinstance(block, Text) and "[part 1 of" in block.text]
+    told = [text for text in compacted(chat, 2) if "[part 1 of" in text]
     # From the second compaction on each is followed by a merge, of one summary more each time.
     assert [text.count("[part ") for text in told] == [2, 3, 4]
     assert all("Question" not in text for text in told)
@@ -1000,14 +908,31 @@ def test_a_merge_is_one_question_about_what_was_written_already() -> None:
     assert chat.engine.stats().depth == 2
 
 
+def test_summaries_that_are_short_enough_together_become_one_without_a_model() -> None:
+    """Word for word, less the next steps that later ones overtook; a model is asked once they are too long for that."""
+    numbers = count()
+
+    def writing(asked: AskModel | AskWriter) -> Answer:
+        number = next(numbers)
+        text = SUMMARY.replace("The files", f"{number}: the files").replace("Go on", f"Go on after {number}")
+        return Answer(text, "small", USED, COST_USD)
+
+    chat = merging(800, writing=writing)
+    assert len(compacted(chat, 4)) == 4
+    merged = [done for done in chat.caller.done if "become one" in done.reason]
+    assert merged
+    assert all("without a model" in done.reason for done in merged)
+    one = chat.engine.view.boundaries()[0]
+    assert one.depth == 1
+    assert [f"{number}: the files" in one.text for number in range(3)] == [True] * 3
+    assert "Go on after 0" not in one.text
+    assert one.text.count("# Exact next steps") == 1
+    compacted(chat, 8)
+    assert any("put together from what was written" in done.reason for done in chat.caller.done)
+
+
 def test_a_merge_reads_no_more_than_half_of_the_history_budget() -> None:
-    long = f"{SUMMARY}\n" + " ".join(f"Part {part} was read." for part in range(150))
-    settings = structs.replace(UNPRICED, compaction=CompactionSettings(thrift=0, auto=False, summaries_tokens=50))
-    chat = Chat(12_000, settings, writing=written(long))
-    for _ in range(9):
-        chat.grow(8)
-        chat.run(chat.engine.compact())
-    asked = [effect.request.messages[-1].blocks[-1] for effect in chat.caller.asked if isinstance(effect, AskModel)]
-    read = [block.text.count("[part ") for block in asked if isinstance(block, Text) and "[part 1 of" in block.text]
+    chat = merging(window=12_000, writing=written(f"{SUMMARY}\n" + " ".join(f"Part {part}." for part in range(300))))
+    read = [text.count("[part ") for text in compacted(chat, 9) if "[part 1 of" in text]
     assert max(read) == 3 < len(read)
     assert max(boundary.depth for boundary in chat.engine.view.boundaries()) > 2

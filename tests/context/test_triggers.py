@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 from msgspec import structs
 
-from tests.context.performer import Performer, written
+from tests.context.performer import RATES, Performer, written
 from tests.context.sessions import MODEL, Session, comes
 from tests.profiles import model_named, priced
 from tui_agent.context.counting import ASCII_TOKENS
 from tui_agent.context.effects import StepStarted
 from tui_agent.context.engine import ContextEngine
-from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
+from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Usage, tool_result, user_message
 from tui_agent.conversation.profile import ModelProfile, Prices, Rates, Tier
 from tui_agent.conversation.view import View
@@ -21,38 +21,24 @@ from tui_agent.settings.schema import DigestSettings, Preset
 UNPRICED = Settings(
     clearing=ClearingSettings(by_price=False), compaction=CompactionSettings(thrift=0, background=False)
 )
-RATES = Rates(input_usd=4.0, output=5.0, read=0.05, write=1.25)
 
-# In windows of 20,000 and 60,000 the system prompt of 990 tokens counts: a quarter of what it leaves is for the answer.
-COMPACTION: list[tuple[int, Tier, int]] = [
-    (20_000, "frontier", 15_248),
-    (60_000, "frontier", 45_248),
-    (200_000, "frontier", 170_000),
-    (1_000_000, "frontier", 850_000),
-    (20_000, "mid", 15_248),
-    (60_000, "mid", 45_248),
-    (90_000, "mid", 64_990),
-    (200_000, "mid", 130_000),
-    (1_000_000, "mid", 650_000),
-    (20_000, "small", 15_248),
-    (60_000, "small", 45_248),
-    (100_000, "small", 64_990),
-    (200_000, "small", 70_000),
-    (1_000_000, "small", 350_000),
-    (20_000, "unknown", 15_248),
-    (200_000, "unknown", 170_000),
+NUMBERS: list[tuple[int, Tier, int, int]] = [
+    (20_000, "frontier", 10_674, 15_248),
+    (20_000, "unknown", 10_674, 15_248),
+    (60_000, "mid", 31_674, 45_248),
+    (90_000, "mid", 0, 64_990),
+    (100_000, "small", 0, 64_990),
+    (200_000, "frontier", 119_000, 170_000),
+    (200_000, "mid", 91_000, 130_000),
+    (200_000, "small", 0, 70_000),
+    (1_000_000, "frontier", 595_000, 850_000),
+    (1_000_000, "mid", 455_000, 650_000),
+    (1_000_000, "small", 245_000, 350_000),
 ]
-CLEARING: list[tuple[int, Tier, int]] = [
-    (20_000, "frontier", 10_674),
-    (60_000, "frontier", 31_674),
-    (200_000, "frontier", 119_000),
-    (1_000_000, "frontier", 595_000),
-    (20_000, "mid", 10_674),
-    (60_000, "mid", 31_674),
-    (200_000, "mid", 91_000),
-    (1_000_000, "mid", 455_000),
-    (1_000_000, "small", 245_000),
-]
+"""Window, tier, and the tokens at which clearing and compaction are due; 0: all that could be cleared is protected.
+
+In windows of 20,000 and 60,000 the system prompt of 990 tokens counts: a quarter of what it leaves is for the answer.
+"""
 
 
 def facts(window: int, tier: Tier, rates: Rates | None = None) -> ModelProfile:
@@ -98,62 +84,16 @@ def filled_to(tokens: int, start: Callable[[], Session]) -> View:
     raise AssertionError(f"no prompt makes {tokens} tokens")
 
 
-@pytest.mark.parametrize("between_turns", [False, True])
-@pytest.mark.parametrize(("window", "tier", "number"), COMPACTION)
-def test_compaction_fires_at_its_number_and_not_one_token_earlier(
-    window: int, tier: Tier, number: int, between_turns: bool
+@pytest.mark.parametrize(("window", "tier", "clearing", "compaction"), NUMBERS)
+def test_each_layer_fires_at_its_number_and_not_one_token_earlier(
+    window: int, tier: Tier, clearing: int, compaction: int
 ) -> None:
-    for tokens, first in ((number - 1, ""), (number, "summary")):
-        view = filled_to(tokens, lambda: talk((number - 1_500) * 9 // 10))
-        assert comes(engine(view, facts(window, tier)), between_turns=between_turns) == first, tokens
-
-
-@pytest.mark.parametrize(("window", "tier", "number"), CLEARING)
-def test_clearing_fires_above_its_number_and_not_one_token_earlier(window: int, tier: Tier, number: int) -> None:
-    for tokens, first in ((number, ""), (number + 1, "cleared")):
-        view = filled_to(tokens, lambda: reading((number - 1_500) * 9 // 10))
-        assert comes(engine(view, facts(window, tier))) == first, tokens
-
-
-@pytest.mark.parametrize("factor", [None, 1.1, 1.3])
-@pytest.mark.parametrize(("window", "tier", "number"), COMPACTION)
-def test_compaction_fires_at_the_call_that_reaches_its_number(
-    window: int, tier: Tier, number: int, factor: float | None
-) -> None:
-    grown = engine(Session().view, facts(window, tier))
-    for _ in range(60):
-        grown.extend([user_message("please go on")])
-        usage = None
-        if factor is not None:
-            estimated = sum(grown.meter.categories(grown.view).values())
-            usage = Usage(input_tokens=int(factor * estimated), output_tokens=number // 40)
-        said = Text("answer " * (number // 50))
-        grown.extend([Message(role="assistant", blocks=(said,), model=MODEL, usage=usage)])
-        fires = grown.tokens >= grown.thresholds.compact.tokens == pytest.approx(number, rel=0.02)
-        assert comes(grown, between_turns=True) == ("summary" if fires else "")
-        if fires:
-            return
-    raise AssertionError("compaction never fired")
-
-
-def test_a_small_model_clears_what_lies_before_the_protected_tail_once_the_threshold_is_passed() -> None:
-    made = Session()
-    grown = engine(made.view, facts(200_000, "small"))
-    caller = Performer(grown)
-    made.add(user_message("read on"))
-    for number in range(1, 70):  # noqa: B007
-        made.step("x" * 3_000)
-        size = grown.tokens
-        caller.run(grown.prepare())
-        if caller.done:
-            break
-    old = number - 40_000 // 990
-    assert size > 49_000
-    (cleared,) = caller.done
-    assert cleared.step == "cleared"
-    assert cleared.before - cleared.after >= 0.05 * 70_000
-    assert cleared.items in (old - 1, old)
-    assert (cleared.items - 1) * 990 < 10_000 + 990
+    for tokens, first in ((compaction - 1, ""), (compaction, "summary")):
+        here = engine(filled_to(tokens, lambda: talk((compaction - 1_500) * 9 // 10)), facts(window, tier))
+        assert [comes(here, between_turns=between) for between in (False, True)] == [first] * 2, tokens
+    for tokens, first in ((clearing, ""), (clearing + 1, "cleared")) if clearing else ():
+        here = engine(filled_to(tokens, lambda: reading((clearing - 1_500) * 9 // 10)), facts(window, tier))
+        assert comes(here) == first, tokens
 
 
 @pytest.mark.parametrize("window", [20_000, 60_000])
@@ -215,8 +155,8 @@ def test_of_an_unknown_window_tokens_decide_or_the_number_of_messages() -> None:
     assert comes(engine(made.view, model, counted)) == "summary"
 
 
-@pytest.mark.parametrize(("window", "tier", "number"), COMPACTION)
-def test_with_prices_no_layer_is_later_than_without(window: int, tier: Tier, number: int) -> None:
+@pytest.mark.parametrize(("window", "tier", "_", "number"), [NUMBERS[place] for place in (0, 2, 7, 8)])
+def test_with_prices_no_layer_is_later_than_without(window: int, tier: Tier, _: int, number: int) -> None:
     """A priced session never stands at the trigger without a step that takes it below."""
     grown = ContextEngine(AWAITED, model=facts(window, tier, RATES), clock=lambda: float(len(grown.view.log)))
     caller = Performer(grown)

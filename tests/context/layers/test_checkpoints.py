@@ -8,7 +8,7 @@ from tui_agent.context.compaction.forms import CHECKPOINT, sections
 from tui_agent.context.compaction.plan import Plan, plan_checkpoint
 from tui_agent.context.effects import Refusal
 from tui_agent.context.layers.compaction import task_done
-from tui_agent.conversation.entries import Checkpointed, Pinned, Undone
+from tui_agent.conversation.entries import Checkpointed, Undone
 
 RECORD = "\n".join(f"# {name}\nsomething about it" for name in CHECKPOINT.sections)
 
@@ -66,42 +66,12 @@ def test_a_declaration_is_answered_once_even_when_its_record_is_undone() -> None
     assert task_done(talk.view) is None
 
 
-def test_a_running_step_stays() -> None:
-    talk = Talk()
-    task(talk, "alpha")
-    step, _ = talk.call(path="running.py")
-    planned = plan(talk)
-    assert isinstance(planned, Plan)
-    assert planned.last < step
-
-
-def test_pins_stay() -> None:
-    talk = Talk()
-    task(talk, "alpha")
-    talk.add(Pinned(items=(2,)))
-    talk.apply(accepted(plan(talk), talk.view, RECORD))
-    assert "Do alpha." in talk.shown
-
-
 def test_nothing_done_nothing_recorded() -> None:
     talk = Talk()
     assert isinstance(plan(talk), Refusal)
     talk.ask("Hello?")
     assert isinstance(plan(talk), Refusal)
+    assert task_done(talk.view) is None
     task(talk, "alpha")
     talk.apply(accepted(plan(talk), talk.view, RECORD))
     assert isinstance(plan(talk), Refusal)
-
-
-def test_declarations_are_those_in_view_that_no_record_answers() -> None:
-    talk = Talk()
-    talk.ask("do it")
-    talk.tool("def f(): ...", path="a.py")
-    assert task_done(talk.view) is None
-    talk.tool("noted", "mark_task_done", detail="it is done")
-    assert task_done(talk.view) == task_done(talk.view) is not None
-    found = task_done(talk.view)
-    assert found is not None
-    talk.add(Checkpointed(first=1, last=len(talk.view.log), text="[record]"))
-    assert task_done(talk.view) is None
-    assert task_done(talk.view) is None

@@ -82,37 +82,6 @@ def by_price(entry: Cleared | None) -> tuple[int, int, int]:
     return freed, tail, needed
 
 
-def test_it_fires_one_token_above_its_threshold_and_not_before() -> None:
-    room, grown = budget(200_000, 0, 16_384), session(45)
-    for extra, due in ((0, False), (1, True)):
-        threshold = Threshold("clear", tokens(grown.view) - extra, "test")
-        found = plan_clearing(grown.view, situation(grown.view, room), SETTINGS, threshold)
-        assert (found is not None) is due
-
-
-def test_it_fires_at_the_documented_number_in_a_growing_session() -> None:
-    made, threshold = session(0), trigger()
-    assert threshold.tokens == 119_000
-    while plan_clearing(made.view, situation(made.view, ROOM), SETTINGS, threshold) is None:
-        before = tokens(made.view)
-        made.step(RESULT)
-    assert before <= 119_000 < tokens(made.view)
-
-
-def test_a_plan_frees_what_it_says_and_the_protected_stay() -> None:
-    made = session(45)
-    moment = situation(made.view, ROOM)
-    found = plan_clearing(made.view, moment, SETTINGS, trigger())
-    assert found is not None
-    before = tokens(made.view)
-    assert found.before == before
-    made.add(found)
-    assert abs(tokens(made.view) - found.after) <= len(found.results)
-    kept = [text for text in shown(made.view).values() if text == RESULT]
-    assert 40_000 <= sum(tokens_of(item.size) for item in made.view.items()[-2 * len(kept) :]) < 44_000
-    assert found.results == tuple(sorted(found.results))
-
-
 def test_nothing_is_cleared_twice_and_a_threshold_that_stays_exceeded_does_not_clear_call_by_call() -> None:
     made, cleared_at = session(0), []
     threshold = Threshold("clear", 5_000, "always exceeded")
@@ -127,15 +96,6 @@ def test_nothing_is_cleared_twice_and_a_threshold_that_stays_exceeded_does_not_c
     assert min(later - sooner for sooner, later in pairwise(cleared_at)) >= 3
     results = [seq for entry, _ in made.view.context_entries() if isinstance(entry, Cleared) for seq in entry.results]
     assert len(results) == len(set(results))
-
-
-def test_the_same_log_loaded_again_is_not_cleared_again() -> None:
-    made = session(45)
-    found = plan_clearing(made.view, situation(made.view, ROOM), SETTINGS, trigger())
-    assert found is not None
-    made.add(found)
-    again = View(made.view.log)
-    assert plan_clearing(again, situation(again, ROOM), SETTINGS, Threshold("clear", 10, "test")) is None
 
 
 def test_pins_named_tools_memory_and_skills_stay() -> None:

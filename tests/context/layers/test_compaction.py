@@ -10,7 +10,6 @@ from tests.context.talks import (
     long_talk,
     material,
     planned,
-    shown,
     situation,
     total,
 )
@@ -20,7 +19,7 @@ from tui_agent.context.counting import estimate
 from tui_agent.context.effects import Refusal
 from tui_agent.context.layers.compaction import Backoff
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import Message, Pinned, Restored, Summarized, Undone, tool_result
+from tui_agent.conversation.entries import Message, Restored, Summarized, tool_result
 
 
 def test_the_newest_tokens_stay_at_most_half_of_what_the_trigger_leaves() -> None:
@@ -35,22 +34,15 @@ def test_the_newest_tokens_stay_at_most_half_of_what_the_trigger_leaves() -> Non
     assert sum(tokens) + sum(map(estimate, before.sizes.values())) > room - len(kept)
 
 
-@pytest.mark.parametrize(("trigger", "window"), [(170_000, 200_000), (85_000, 100_000), (24_000, 32_000)])
-def test_a_twentieth_of_the_history_stays(trigger: int, window: int) -> None:
+@pytest.mark.parametrize(("trigger", "window"), [(400_000, 500_000), (170_000, 200_000), (24_000, 32_000)])
+def test_a_twentieth_of_the_history_stays_and_twenty_thousand_tokens_at_most(trigger: int, window: int) -> None:
     """Were it more, the next compaction would be due again after a few calls."""
-    talk = long_talk(turns=60)
+    talk = long_talk(turns=120)
     plan = planned(compaction(talk, trigger=trigger, window=window))
     kept = [group for group in talk.view.groups() if group.first >= plan.kept_from]
     tokens = sum(estimate(size) for group in kept for size in group.sizes.values())
     room = situation(talk.view, window=window).budget.history
-    assert room / 32 < tokens <= room * 0.05
-
-
-def test_twenty_thousand_tokens_stay_at_most() -> None:
-    talk = long_talk(turns=120)
-    plan = planned(compaction(talk, trigger=400_000, window=500_000))
-    kept = [group for group in talk.view.groups() if group.first >= plan.kept_from]
-    assert 18_000 < sum(estimate(size) for group in kept for size in group.sizes.values()) <= 20_000
+    assert room / 32 < tokens <= min(20_000, room * 0.05)
 
 
 def test_five_messages_stay_where_tokens_are_unknown() -> None:
@@ -83,15 +75,6 @@ def test_a_compaction_during_a_parallel_tool_step_does_not_split_it() -> None:
     assert "the second came first" in talk.shown
 
 
-def test_orphaned_tool_calls_after_a_cut() -> None:
-    for keep in range(0, 12_000, 500):
-        talk = long_talk()
-        plan = compaction(talk, keep=keep)
-        if isinstance(plan, Plan):
-            talk.apply(accepted(plan, talk.view))
-        assert broken_rules(talk.view.messages()) == []
-
-
 def test_the_newest_request_survives_a_long_tool_loop() -> None:
     talk = Talk()
     talk.ask("An older request.")
@@ -109,27 +92,6 @@ def test_the_newest_request_survives_a_long_tool_loop() -> None:
         talk.tool(FILLER * 40, path=f"g{number}.py")
     talk.apply(accepted(compaction(talk, trigger=6_000), talk.view))
     assert talk.shown.count("Port the parser, exactly as the standard says.") == 1
-    assert broken_rules(talk.view.messages()) == []
-
-
-def test_what_arrives_while_a_summary_is_written_is_untouched() -> None:
-    talk = long_talk()
-    plan = compaction(talk)
-    talk.ask("And one more thing.")
-    talk.tool("late result", path="late.py")
-    talk.apply(accepted(plan, talk.view))
-    assert "And one more thing." in talk.shown
-    assert "late result" in talk.shown
-
-
-def test_pins_inside_a_summary_are_shown_after_it() -> None:
-    talk = long_talk()
-    pinned = talk.view.groups()[1].first
-    talk.add(Pinned(items=(pinned,)))
-    plan = planned(compaction(talk))
-    assert "value_0" not in "".join(material(plan, talk.view).parts)
-    talk.apply(accepted(plan, talk.view))
-    assert talk.shown.index("[Previous conversation summary]") < talk.shown.index("value_0 = 0")
     assert broken_rules(talk.view.messages()) == []
 
 
@@ -196,19 +158,6 @@ def test_the_user_may_compact_a_short_conversation() -> None:
     made = material(plan, talk.view)
     assert "the parser" in made.questions.separate
     assert "the parser" in made.questions.same_prefix
-
-
-def test_an_empty_conversation_has_nothing_to_compact() -> None:
-    assert isinstance(compaction(Talk(), asked=True), Refusal)
-
-
-def test_an_undone_summary_shows_its_turns_again() -> None:
-    talk = long_talk()
-    before = shown(talk.view)
-    talk.apply(accepted(compaction(talk), talk.view))
-    (boundary,) = talk.view.boundaries()
-    talk.add(Undone(target=boundary.seq))
-    assert shown(talk.view) == before
 
 
 def test_backs_off_2_4_8_up_to_32_turns_and_starts_over_with_a_success() -> None:

@@ -30,14 +30,6 @@ def plan(made: Talk, **knobs: Any) -> DigestPlan | None:
     return plan_digest(made.view, DigestSettings(**knobs), PROMPTS.digest)
 
 
-def test_fires_at_the_eleventh_visible_result_and_not_before() -> None:
-    assert plan(talk(10)) is None
-    made = talk(11)
-    planned = plan(made)
-    assert isinstance(planned, DigestPlan)
-    assert planned.results == tuple(results_of(made)[:1])
-
-
 def test_the_oldest_are_archived_down_to_the_cutoff_with_one_digest() -> None:
     made = talk(15)
     planned = plan(made)
