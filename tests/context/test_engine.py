@@ -73,8 +73,6 @@ from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSett
 from tui_agent.settings.schema import DigestSettings
 
 T = TypeVar("T")
-T = TypeVar("T")
-
 # Before a call
 
 

@@ -176,6 +176,11 @@ def test_nothing_of_the_sessions_is_in_the_report_and_a_planted_word_is_found(se
     for report in (page, as_json(summary), as_text(summary)):
         assert leaks(report, found) == []
     assert leaks(results.read_text(), found) == []
+    told = json.loads(as_json(summary))
+    assert told["formats"] == {"neutral": 7, "claude-code": 1}
+    assert told["problems"] == {"not readable": 1, "no usage recorded": 7}
+    assert told["errors"]["cost"]["sessions"] == 1
+    assert {panel["model"] for panel in told["panels"]} <= {*all_models(), "each session's own"}
     for planted in ("secretproject", "copy", "Zanzibar", "settings"):
         (tmp_path / "o.jsonl").write_text('{"role": "user", "text": "an\\nZanzibar"}')
         assert leaks(f"{page}{planted}", [*found, *find([str(tmp_path / "o.jsonl")], [], tmp_path)])
@@ -207,14 +212,3 @@ def test_commands_numbers_and_the_users_words_are_followed(tmp_path: Path) -> No
     assert whole.survived["user's words"] == (1, 1)
     assert cut.survived["user's words"] == (1, 0)
     assert cut.survived["command"] == (2, 1)
-
-
-def test_json_names_only_known_models(sessions: Path, tmp_path: Path) -> None:
-    summary = replay_many(
-        ReplayRequest([str(sessions)], policies=["none"]), tmp_path, Settings(), results=tmp_path / "r", jobs=1
-    )
-    told = json.loads(as_json(summary))
-    assert told["formats"] == {"neutral": 7, "claude-code": 1}
-    assert told["problems"] == {"not readable": 1, "no usage recorded": 7}
-    assert told["errors"]["cost"]["sessions"] == 1
-    assert {panel["model"] for panel in told["panels"]} <= {*all_models(), "each session's own"}

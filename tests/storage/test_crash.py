@@ -2,17 +2,17 @@
 
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.storage.children import start_writer
+from tests.storage.test_trace import all_events_of, told
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.view import View
 from tui_agent.storage.log import LogStore
+from tui_agent.storage.verify import verify
 
 
 def killed_after(folder: Path, lines: int, delay_s: float) -> list[str]:
@@ -32,9 +32,12 @@ async def kill_and_check(folder: Path, rounds: int, chance: random.Random) -> No
     for _ in range(rounds):
         said = killed_after(folder, chance.randint(1, 12), chance.random() * 0.03)
         acknowledged = int(said[-1].split()[-1])
+        assert all("killed before it wrote them" in problem for problem in verify(folder).problems)
         store = await LogStore.open(folder)
         entries = await store.load()
         await store.close()
+        assert told(folder) == all_events_of(entries)
+        assert verify(folder).ok
         assert len(entries) >= acknowledged
         assert store.notices == []
         view = View()
@@ -43,7 +46,7 @@ async def kill_and_check(folder: Path, rounds: int, chance: random.Random) -> No
         assert sum(len(message.blocks) for message in view.messages()) == len(entries)
 
 
-async def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
+async def test_nothing_acknowledged_is_lost_by_a_kill_nor_missing_in_the_trace(tmp_path: Path) -> None:
     await kill_and_check(tmp_path, 6, random.Random(1))
 
 
@@ -74,13 +77,3 @@ async def test_a_full_disk_is_said_plainly_and_costs_nothing_acknowledged(tmp_pa
     assert len(await store.load()) == int(last)
     assert store.notices == []
     await store.close()
-
-
-def test_importing_storage_brings_no_screen_and_no_provider() -> None:
-    code = (
-        "import sys, tui_agent.storage.trace, tui_agent.storage.sessions, tui_agent.storage.verify\n"
-        "unwanted = {'textual', 'anthropic', 'google.genai', 'tui_agent.settings'}\n"
-        "print(sorted(unwanted & set(sys.modules)))"
-    )
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert output.strip() == "[]"

@@ -6,11 +6,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 
 from tests.storage.files import contents, names
 from tui_agent.storage.database import Schema, open_database
-from tui_agent.storage.errors import Damaged, DiskFull, ReadOnly, StorageError
+from tui_agent.storage.errors import Damaged, DiskFull, StorageError
 
 SCHEMA = Schema(0x1234, 2, "CREATE TABLE things (name TEXT PRIMARY KEY)")
 ADD = "INSERT INTO things VALUES (?)"
@@ -45,18 +44,6 @@ async def test_a_transaction_is_all_or_nothing(tmp_path: Path) -> None:
         await database.write([(ADD, [("d",)])])
 
 
-@pytest.mark.parametrize("content", [b"hello, I am a diary\n" * 50, b"SQLite format 3\0" + b"\xff" * 5000, b"x"])
-async def test_what_is_no_database_is_set_aside_unchanged(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "d.sqlite"
-    path.write_bytes(content)
-    database = await open_database(path, SCHEMA)
-    assert database.quarantined is not None
-    assert database.quarantined.read_bytes() == content
-    assert ".damaged-" in database.quarantined.name
-    await database.write([(ADD, [("a",)])])
-    await database.close()
-
-
 async def test_another_programs_database_is_set_aside_with_its_wal(tmp_path: Path) -> None:
     path = tmp_path / "d.sqlite"
     with closing(sqlite3.connect(path)) as other:
@@ -76,19 +63,6 @@ async def test_another_programs_database_is_set_aside_with_its_wal(tmp_path: Pat
     second = await open_database(path, SCHEMA)
     await second.close()
     assert second.quarantined not in {None, first.quarantined}
-
-
-async def test_newer_layout_opens_read_only(tmp_path: Path) -> None:
-    path = tmp_path / "d.sqlite"
-    newer = await open_database(path, structs.replace(SCHEMA, version=3))
-    await newer.write([(ADD, [("a",)])])
-    await newer.close()
-    database = await open_database(path, SCHEMA)
-    assert "newer version" in database.read_only
-    assert await database.read("SELECT * FROM things") == [("a",)]
-    with pytest.raises(ReadOnly, match="newer version"):
-        await database.write([(ADD, [("b",)])])
-    await database.close()
 
 
 async def test_reading_only_makes_and_changes_nothing(tmp_path: Path) -> None:

@@ -216,19 +216,6 @@ async def test_whatever_page_is_overwritten_the_session_opens(tmp_path: Path, pa
     await store.close()
 
 
-async def test_a_file_cut_short_is_salvaged_or_set_aside(tmp_path: Path) -> None:
-    entries = conversation(2000)
-    path = await saved(tmp_path, entries)
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2])
-    store, loaded = await reopened(tmp_path)
-    kept = [entry for entry in loaded if not isinstance(entry, Lost)]
-    assert kept == [entry for entry in entries if entry in kept]
-    assert len(store.notices) <= 2
-    assert names(tmp_path, "*.damaged-*")
-    await store.close()
-
-
 async def test_a_salvage_cut_short_by_a_crash_is_finished(tmp_path: Path) -> None:
     path = await saved(tmp_path, conversation(3))
     path.rename(path.with_name(f"{path.name}.rebuilt"))
@@ -260,6 +247,8 @@ async def test_a_newer_layout_opens_read_only(tmp_path: Path) -> None:
     store, loaded = await reopened(tmp_path)
     assert loaded == conversation(3)
     assert "newer version" in store.notices[0]
+    with pytest.raises(ReadOnly, match="newer version"):
+        await store.append([Log(loaded).stamp(user_message("no"), 2.0)])
     await store.close()
 
 

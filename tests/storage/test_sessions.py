@@ -206,11 +206,11 @@ async def test_a_folder_whose_name_is_no_time_breaks_nothing(tmp_path: Path, nam
 
 
 async def test_the_session_last_spoken_in_goes_on_and_hardly_any_other_is_opened(tmp_path: Path) -> None:
-    for number in range(60):
+    for number in range(24):
         await said_at(tmp_path, f"20261120-1{number:05}-aaaa", "/here" if number % 2 else "/there", 1_000.0 * number)
     # Opened again later without a word: its files are the newest, what was said there is not.
-    os.utime(session_folder(tmp_path, "20261120-100041-aaaa") / LOG_NAME, (900_000.0, 900_000.0))
-    for cwd, newest in (("/here", "20261120-100059-aaaa"), ("/there", "20261120-100058-aaaa")):
+    os.utime(session_folder(tmp_path, "20261120-100015-aaaa") / LOG_NAME, (900_000.0, 900_000.0))
+    for cwd, newest in (("/here", "20261120-100023-aaaa"), ("/there", "20261120-100022-aaaa")):
         with Opened() as opened:
             assert (await session_to_continue(tmp_path, Path(cwd))).name == newest
         names = {Path(path.removeprefix("file://").partition("?")[0]).parent.name for path in opened}
@@ -221,11 +221,11 @@ async def test_the_session_last_spoken_in_goes_on_and_hardly_any_other_is_opened
     assert list(opened) == []
     # Those that were opened before are known, as long as they do not change.
     with Opened() as opened:
-        assert len(await list_sessions(tmp_path)) == 60
-    assert len(opened) > 55
+        assert len(await list_sessions(tmp_path)) == 24
+    assert len(opened) > 19
     await rename_session(session_folder(tmp_path, "20261120-100001-aaaa"), "changed")
     with Opened() as opened:
-        assert len(await list_sessions(tmp_path)) == 60
+        assert len(await list_sessions(tmp_path)) == 24
     assert len(opened) == 1
 
 

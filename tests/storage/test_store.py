@@ -39,9 +39,9 @@ async def test_numbers_must_follow_in_memory_too() -> None:
     assert len(await store.load()) == 3
 
 
-@pytest.mark.parametrize("module", ["tui_agent.storage.store", "tui_agent.agent.agent"])
-def test_no_sqlite_is_imported(module: str) -> None:
-    check = f"import sys, {module}; sys.exit('sqlite3' in sys.modules or 'aiosqlite' in sys.modules)"
+def test_no_sqlite_is_imported() -> None:
+    modules = "tui_agent.storage.store, tui_agent.agent.agent"
+    check = f"import sys, {modules}; sys.exit('sqlite3' in sys.modules or 'aiosqlite' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 

@@ -1,8 +1,6 @@
 """The trace says what the log says: written a moment after it, completed on opening, and written anew where needed."""
 
 import asyncio
-import random
-import signal
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,7 +10,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from tests.storage.children import start_writer
 from tests.storage.entries import LOGS, conversation, stamped
 from tests.storage.files import names
 from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult
@@ -110,23 +107,6 @@ async def test_it_is_written_a_moment_later_without_a_flush(tmp_path: Path) -> N
             await asyncio.sleep(0.02)
     assert verify(tmp_path).ok
     await store.close()
-
-
-async def test_nothing_is_missing_or_told_twice_after_any_kill(tmp_path: Path) -> None:
-    chance = random.Random(3)
-    for _ in range(5):
-        child = start_writer(tmp_path, "append")
-        assert child.stdout is not None
-        for _ in range(chance.randint(1, 60)):
-            child.stdout.readline()
-        child.send_signal(signal.SIGKILL)
-        child.communicate()
-        assert all("killed before it wrote them" in problem for problem in verify(tmp_path).problems)
-        store = await LogStore.open(tmp_path)
-        entries = await store.load()
-        await store.close()
-        assert told(tmp_path) == all_events_of(entries)
-        assert verify(tmp_path).ok
 
 
 @pytest.mark.parametrize("damage", ["no database", "gone", "a page", "a folder", "of another session"])

@@ -192,23 +192,6 @@ def test_project_rules_and_pins_never_enter_a_summary() -> None:
     assert "PINNED WORD" in talk.shown
 
 
-def test_the_users_constraints_are_not_lost_in_a_summary() -> None:
-    talk = Talk()
-    talk.ask("Repair it. Never change the public API of parser.py!")
-    talk.say("Understood.")
-    for number in range(20):
-        talk.ask(f"go on {number}")
-        talk.tool(FILLER * 40, path=f"f{number}.py")
-        talk.say("ok")
-    for _ in range(3):
-        talk.apply(accepted(compaction(talk), talk.view))
-        assert "Never change the public API of parser.py!" in talk.shown
-        for number in range(20):
-            talk.ask(f"and {number}")
-            talk.tool(FILLER * 40, path=f"h{number}.py")
-            talk.say("ok")
-
-
 def further(talk: Talk, round_: int) -> None:
     for turn in range(12):
         talk.ask(f"round {round_}, step {turn}")
@@ -285,21 +268,6 @@ def test_turns_of_which_nothing_was_written_directly_are_read_anew() -> None:
     assert material(plan, talk.view).notes == ()
 
 
-def test_the_extract_of_an_extract_does_not_grow_either() -> None:
-    talk = long_talk()
-    sizes = []
-    for round_ in range(8):
-        plan = planned(compaction(talk))
-        extract = material(plan, talk.view).extract
-        talk.apply(accepted(plan, talk.view, extract))
-        sizes.append(len(extract))
-        for turn in range(12):
-            talk.ask(f"round {round_}, step {turn}, because it is needed")
-            talk.tool(FILLER * 60, path=f"src/r{round_}_{turn}.py")
-            talk.say("fine, instead of the other way")
-    assert max(sizes) < 10_000
-
-
 def offered(text: str) -> Draft | Refusal:
     """What becomes of a text that was written as the summary of a long talk."""
     talk = long_talk()
@@ -307,15 +275,12 @@ def offered(text: str) -> Draft | Refusal:
     return accept(plan, material(plan, talk.view), text, path=ARCHIVE, tokens_of=estimate)
 
 
-def test_growth_is_rejected() -> None:
-    outcome = offered(SUMMARY + " ".join(map(str, range(20_000))))
-    assert isinstance(outcome, Refusal)
-    assert "replaces" in outcome.reason
-
-
 @pytest.mark.parametrize("text", ["", " \n ", "{}", "....", "ok", "again and " * 400])
-def test_garbage_is_rejected(text: str) -> None:
+def test_garbage_is_rejected_and_so_is_growth(text: str) -> None:
     assert isinstance(offered(text), Refusal)
+    grown = offered(SUMMARY + " ".join(map(str, range(20_000))))
+    assert isinstance(grown, Refusal)
+    assert "replaces" in grown.reason
 
 
 def test_verification_never_blocks_a_compaction() -> None:
@@ -367,13 +332,6 @@ def test_a_summary_tells_where_the_turns_are_and_who_wrote_it() -> None:
     assert (done.boundary.path, done.boundary.model) == (ARCHIVE, "anthropic:claude-haiku-5-5")
     assert done.boundary.reason == "85% of the window is used."
     assert "value_0 = 0" in made.archive
-
-
-def test_figures_after_an_edit_are_of_the_new_view() -> None:
-    talk = long_talk()
-    done = talk.apply(accepted(compaction(talk), talk.view))
-    assert done.boundary.before > done.boundary.after == done.after
-    assert abs(done.after - total(talk.view)) <= 2 * len(talk.view.log)
 
 
 def test_the_outline_has_its_four_sections() -> None:

@@ -10,7 +10,7 @@ from tests.context.talks import Talk
 from tests.conversation.logs import logs
 from tui_agent.context.compaction.state import HEADING, MOST_TOKENS, RAN, where_things_are
 from tui_agent.context.counting import estimate
-from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
+from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import (
     NO_OUTCOME,
     Checkpointed,
@@ -65,13 +65,6 @@ class Work(Talk):
         heading, *lines = text.split("\n") if text else [HEADING]
         assert heading == HEADING
         return lines
-
-
-def test_nothing_known_is_no_block() -> None:
-    work = Work()
-    work.ask("hello")
-    work.say("hello")
-    assert where_things_are(work.view, {}) == ""
 
 
 def test_all_of_it() -> None:
@@ -132,6 +125,7 @@ def test_what_changes_no_file(name: str, arguments: dict[str, object]) -> None:
     work = Work()
     work.begin(name, arguments)
     work.answer("done")
+    work.tool("not in the file", "edit_file", failed=True, path="a.py")
     assert work.block() == []
 
 
@@ -182,12 +176,6 @@ def test_questions_are_told_with_their_answers() -> None:
     ]
 
 
-def test_an_edit_that_failed_changed_nothing() -> None:
-    work = Work()
-    work.tool("not in the file", "edit_file", failed=True, path="a.py")
-    assert work.block() == []
-
-
 def test_another_tool_that_shows_a_diff_changed_a_file() -> None:
     work = Work()
     work.call("reformat", path="a.py")
@@ -230,22 +218,22 @@ def test_a_text_about_failures_is_none() -> None:
     assert work.block() == [RAN, "- `cat report.txt`"]
 
 
-def test_a_command_that_says_nothing_has_nothing_to_mend() -> None:
+@pytest.mark.parametrize(
+    ("command", "printed", "stopped"),
+    [
+        ("grep -r nowhere .", "[no output]\n[exit code 1, 0.1 s]", ""),
+        ("diff a.txt b.txt", "< one\n> two\n[exit code 1, 0.1 s]", ""),
+        ("rm -r build", "You declined this call.", "denied"),
+        ("rm -r build", "You declined this call.", "interrupted"),
+    ],
+)
+def test_what_says_nothing_gives_an_answer_or_was_not_done_did_not_fail(
+    command: str, printed: str, stopped: str
+) -> None:
     work = Work()
-    work.run("grep -r nowhere .", "[no output]\n[exit code 1, 0.1 s]", failed=True)
+    work.say("FAILED")
     assert work.block() == []
-
-
-def test_an_exit_code_that_is_an_answer_is_no_failure() -> None:
-    work = Work()
-    work.run("diff a.txt b.txt", "< one\n> two\n[exit code 1, 0.1 s]", failed=True)
-    assert work.block() == []
-
-
-@pytest.mark.parametrize("stopped", ["denied", "interrupted"])
-def test_a_command_that_was_not_done_did_not_fail(stopped: str) -> None:
-    work = Work()
-    work.run("rm -r build", "You declined this call.", failed=True, stopped=stopped)
+    work.run(command, printed, failed=True, stopped=stopped)
     assert work.block() == []
 
 
@@ -371,9 +359,3 @@ def test_it_is_small_whatever_there_is_and_the_same_after_a_reload(
 @given(logs())
 def test_any_log_has_one(view: View) -> None:
     assert where_things_are(view, {}).startswith(HEADING) or not where_things_are(view, {})
-
-
-def test_what_is_said_is_no_part_of_it() -> None:
-    work = Work()
-    work.add(Message(role="assistant", blocks=(Text("FAILED"),)))
-    assert work.block() == []
