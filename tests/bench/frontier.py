@@ -7,24 +7,29 @@ Each point is told against the default: the mean of its costs as a share of the 
 and of the share of what was needed later that was still verbatim. Points on the frontier are marked with a star.
 """
 
+import tempfile
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from tests.bench.policies import SMALL, scripts
+from tests.replay.sessions import write_session
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.replay.plot import dots, plot
-from tui_agent.replay.script import Script
+from tui_agent.replay.script import Script, make_script
 from tui_agent.replay.simulation import ReplayOutcome, policies, preset_policy, simulate
 from tui_agent.settings import POLICIES, Settings, load_settings
 from tui_agent.settings.policies import Policy
+from tui_agent.storage.recordings.reading import read_file
 
 MODELS = ("claude-opus-5-5", "gemini-3.1-pro-preview")
+SMALL = {"anthropic": "claude-haiku-5-5", "gemini": "gemini-3.8-flash"}
 WINDOW = 200_000
+SHAPES = ((1, 450, 1.0), (2, 480, 0.5), (3, 120, 3.0), (5, 120, 2.0))
+"""Of each made session its seed, how many calls, and how large its results are."""
 THRIFT = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0)
 KEPT = (8_000, 14_000, 20_000, 30_000, 40_000, 60_000)
 FACTS = (2_000, 3_000, 4_000)
@@ -63,6 +68,18 @@ class Standing(NamedTuple):
     verbatim: float
     evidence: float
     waits: float
+
+
+def scripts(paths: Sequence[str]) -> Iterator[tuple[str, Script]]:
+    """The recordings named, else the made sessions."""
+    for named in paths:
+        yield Path(named).name, make_script(read_file(Path(named)))
+    if paths:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for seed, calls, size in SHAPES:
+            path = write_session(Path(folder) / "session.jsonl", seed=seed, calls=calls, size=size)
+            yield f"made session {seed} (size {size})", make_script(read_file(path))
 
 
 def point_of(policy: Policy) -> Point:

@@ -576,7 +576,12 @@ def test_a_writer_of_ones_own_is_asked_in_place_of_a_model() -> None:
     result = chat.run(chat.engine.compact())
     (asked,) = chat.caller.asked
     assert isinstance(asked, AskWriter)
+    assert asked.step == "summary"
+    assert "value_1 = 1" in "".join(asked.parts)
     assert "Written by hand, and better so." in result.text
+    assert "# Exact next steps" in result.text
+    assert isinstance(result.entry, Summarized)
+    assert "writer of its own" in result.reason
     chat.caller.effects.clear()
     chat.grow(4)
     chat.run(chat.engine.compact("checkpoint"))

@@ -138,13 +138,6 @@ def test_a_merge_that_fails_reads_the_turns_themselves(case: Case) -> None:
     assert done.boundary.depth == 1
 
 
-def test_no_error_text_is_appended_on_a_retry(case: Case) -> None:
-    found = found_ways(case, 100_000, same_prefix=True)
-    sizes = [max(map(tokens, attempt.materials), default=0) for attempt in found[1:]]
-    assert sizes == sorted(sizes, reverse=True)
-    assert found == found_ways(case, 100_000, same_prefix=True)
-
-
 def test_the_small_model_counts_in_its_own_way(case: Case) -> None:
     """What just fits by the session's model may not fit the small one."""
     whole, *_ = found_ways(case, 100_000)
@@ -274,18 +267,6 @@ def test_a_final_refusal_ends_it_at_once(case: Case) -> None:
     done = asking.write(case, moment(100_000, small=model(100_000, "anthropic:claude-haiku-5-5")))
     assert done == Refusal("the ceiling is reached", final=True)
     assert len(asking.asked) == 1
-
-
-def test_a_writer_of_ones_own_is_asked_first_and_its_text_is_completed(case: Case) -> None:
-    asking = Asking(lambda asked: answer("# Current state\nWritten by somebody else altogether.", 0.0))
-    done = asking.write(case, moment(100_000), own=True)
-    assert isinstance(done, Draft)
-    (asked,) = asking.asked
-    assert isinstance(asked, AskWriter)
-    assert (asked.step, asked.parts) == ("summary", case.made.parts)
-    assert done.how == "by the writer of its own"
-    assert "Written by somebody else" in done.boundary.text
-    assert "# Exact next steps" in done.boundary.text
 
 
 def test_an_answer_that_is_none_is_a_fault_of_the_caller(case: Case) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.context.performer import Performer
 from tests.conversation.logs import broken_rules
 from tests.profiles import model_named
-from tui_agent.context.effects import AskModel, Refusal, SaveText
+from tui_agent.context.effects import Append, Effect, Refusal, SaveText
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.shortening import LEVELS, NO_PICTURE, OVERFLOW_STEPS, TOO_LARGE
 from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolResult
@@ -123,6 +123,8 @@ def test_whatever_was_said_the_next_request_fits(name: str, shrinks: bool, pinne
     assert not here.budget.fits(here.tokens)
 
     assert caller.run(here.recover())
+    entered_at = next((place for place, effect in enumerate(caller.effects) if shortens(effect)), len(caller.effects))
+    assert not any(isinstance(effect, SaveText) for effect in caller.effects[entered_at:])
     assert here.fits
     assert here.tokens < before
     assert broken_rules(here.view.messages()) == []
@@ -146,6 +148,10 @@ def test_whatever_was_said_the_next_request_fits(name: str, shrinks: bool, pinne
         if not smaller:
             break
     assert len(here.view.log) == length, "a recovery that makes nothing smaller leaves no trace"
+
+
+def shortens(effect: Effect) -> bool:
+    return isinstance(effect, Append) and any(isinstance(entry, Shortened) for entry in effect.entries)
 
 
 def steps_off(sizes: list[int]) -> list[int]:
@@ -179,22 +185,16 @@ def test_a_pasted_text_keeps_its_ends_and_lies_whole_in_a_file() -> None:
     assert f'read_file(path="{path}")' in block.text
     left_out = len(kept) - LEVELS[0].characters
     assert f"{left_out:,} characters left out" in block.text
-
-
-def test_what_is_shortened_twice_is_shortened_from_the_whole() -> None:
-    here, said = engine(50_000), f"First words.\n{LINE * 6_000}The last words."
-    here.extend([user_message(said)])
-    caller = Performer(here)
-    caller.run(here.recover())
+    # What is shortened twice is shortened from the whole.
     here.learn_limit(2_500)
     assert caller.run(here.recover())
-    assert list(caller.texts.values()) == [said]
+    assert list(caller.texts.values()) == [kept]
     (block,) = here.view.messages()[0].blocks
     assert isinstance(block, Text)
     assert block.text.count("left out") == 1
     assert block.text.startswith("First words.\n")
     shown = len(block.text.partition("\n[...")[0]) + len(block.text.partition("...]\n")[2])
-    assert f"[... {len(said) - shown:,} characters left out" in block.text
+    assert f"[... {len(kept) - shown:,} characters left out" in block.text
 
 
 def test_each_long_text_of_a_message_is_kept() -> None:
@@ -313,19 +313,3 @@ def test_where_nothing_else_helps_the_user_gets_there_too(asked: str) -> None:
         assert done.after == here.tokens < done.before
     assert here.fits
     assert isinstance(here.view.log[len(here.view.log)], Shortened)
-
-
-def test_a_recovery_asks_no_model_and_saves_before_it_appends() -> None:
-    here = engine(100_000)
-    everything(here)
-    caller = Performer(here)
-    caller.run(here.recover())
-    kinds = [type(effect).__name__ for effect in caller.effects]
-    assert AskModel.__name__ not in kinds
-    last_saved = max(index for index, kind in enumerate(kinds) if kind == SaveText.__name__)
-    entered = next(
-        index
-        for index, effect in enumerate(caller.effects)
-        if kinds[index] == "Append" and any(isinstance(entry, Shortened) for entry in getattr(effect, "entries", ()))
-    )
-    assert last_saved < entered

@@ -290,11 +290,10 @@ def test_files_of_its_first_year_have_no_envelope(tmp_path: Path) -> None:
     assert [message.role for message in recording.messages][:2] == ["user", "assistant"]
 
 
-@pytest.mark.parametrize("lines", [CLAUDE, CODEX], ids=["claude", "codex"])
 @pytest.mark.parametrize(
-    ("server_class", "model"),
-    [(AnthropicServer, "claude-opus-5-5"), (GeminiServer, "gemini-3.1-pro-preview")],
-    ids=["anthropic", "gemini"],
+    ("lines", "server_class", "model"),
+    [(CODEX, AnthropicServer, "claude-opus-5-5"), (CLAUDE, GeminiServer, "gemini-3.1-pro-preview")],
+    ids=["codex-anthropic", "claude-gemini"],
 )
 async def test_it_goes_on_with_any_provider(
     tmp_path: Path,
