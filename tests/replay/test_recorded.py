@@ -1,6 +1,5 @@
 """A recording with its usage: the sizes it tells, what is predicted of its calls, and how far off that is."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,11 @@ from hypothesis import strategies as st
 from tests.replay.metered import MODEL, SYSTEM_TOKENS, Provider, claude_code_lines, neutral_lines, write
 from tests.replay.recordings import answer, call, result, user, write_lines
 from tests.replay.sessions import Session
-from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
+from tui_agent.conversation.blocks import Text, ToolResult
 from tui_agent.conversation.entries import (
     Cleared,
-    Message,
-    Prefix,
     Summarized,
-    UnattributedCall,
-    Usage,
-    tool_result,
-    user_message,
 )
-from tui_agent.conversation.log import Log
 from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
@@ -393,79 +385,6 @@ def test_a_request_that_shrank_unseen_does_not_make_text_weigh_nothing(tmp_path:
     sizes = [size for block, size in measured.sizes.items() if isinstance(block, ToolResult)]
     assert min(sizes) > 800
     assert max(sizes) < 1_200
-
-
-# Sessions of ours
-
-
-def own_session(*, cleared: bool) -> Recording:
-    """Forty calls of a session of ours with a summary and, `cleared`, a clearing before it; a token is 2 characters."""
-    log, messages = Log(), list[Message]()
-    cache_read = total = 0
-
-    def enter(entry: Any, at: float) -> Any:
-        stamped = log.stamp(entry, at)
-        log.append(stamped)
-        return stamped
-
-    enter(Prefix(system="s" * 8_000), 0)
-    messages.append(enter(user_message("u" * 200), 1))
-    total = 4_000 + 100
-    results: list[int] = []
-    for number in range(40):
-        at = 10.0 * number
-        if number == 15 and cleared:
-            enter(Cleared(results=(results[10],), texts=("c" * 100,)), at)
-            total += 50 - 1_000
-            # Up to the mark at the end of the last request before: what stands ahead of the cleared result.
-            cache_read = 4_000 + 100 + 10 * 1_050 + 50
-        if number == 25:
-            spent = Usage(total + 500, cache_read, total + 500 - cache_read, 200)
-            enter(UnattributedCall(model="anthropic:" + MODEL, usage=spent, purpose="summary"), at)
-            summary = Summarized(first=messages[0].seq, last=messages[-1].seq, text="S" * 400, usage=spent)
-            enter(summary, at)
-            total, cache_read = 4_000 + 200, 4_000
-            messages.append(enter(user_message("v" * 200), at))
-            total += 100
-        usage = Usage(total, cache_read, total - cache_read, 60)
-        said = Message(
-            role="assistant",
-            blocks=(ToolCall(f"c{number}", "read", json.dumps({"path": "p" * 85})),),
-            usage=usage,
-            model="anthropic:" + MODEL,
-        )
-        messages.append(enter(said, at))
-        cache_read = total
-        messages.append(enter(tool_result(ToolResult(f"c{number}", f"{number:03}" + "r" * 1_997)), at + 1))
-        results.append(messages[-1].seq)
-        total += 50 + 1_000
-    return Recording(
-        name="s",
-        format="session",
-        messages=tuple(messages),
-        log=tuple(log),
-        prefix=Prefix(system="s" * 8_000),
-        timed=True,
-        model="anthropic:" + MODEL,
-    )
-
-
-def test_a_session_of_ours_is_replayed_from_its_log() -> None:
-    accuracy, outcome, measured = check(own_session(cleared=False), cache_minimum=100)
-    assert measured.chars_per_token == pytest.approx(2, rel=0.01)
-    assert measured.fixed == pytest.approx(4_000, rel=0.01)
-    assert accuracy.close_share == 1
-    assert outcome.compactions == 1
-    assert outcome.bill.waits == 1
-    assert outcome.bill.waited == 200
-    assert abs(error_of(accuracy.predicted.cache_write_tokens, accuracy.recorded.cache_write_tokens)) < 0.02
-
-
-def test_a_result_that_was_cleared_is_not_sent_again() -> None:
-    accuracy, outcome, _ = check(own_session(cleared=True), cache_minimum=100)
-    assert outcome.clearings == 1
-    assert abs(error_of(accuracy.predicted.input_tokens, accuracy.recorded.input_tokens)) < 0.002
-    assert [each.number for each in accuracy.far] in ([], [16])
 
 
 def test_an_error_without_anything_recorded_is_infinite() -> None:
