@@ -62,9 +62,7 @@ RIVALS: Final[Mapping[str, Rival]] = {
     "opencode": Rival(
         "compacts 20,000 tokens below the window and keeps 8,000; clears results only where it is told to",
         _at(
-            "anomalyco/opencode",
-            "8b9b5784164ba1fbdc21be26608bdb9b88f50874",
-            "packages/core/src/session/compaction.ts",
+            "anomalyco/opencode", "8b9b5784164ba1fbdc21be26608bdb9b88f50874", "packages/core/src/session/compaction.ts"
         ),
     ),
     "gemini-cli": Rival(

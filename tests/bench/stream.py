@@ -31,10 +31,7 @@ def figures(tokens: int = TOKENS) -> list[Figure]:
     text = answer(tokens * CHARACTERS_PER_TOKEN // LINE)
     delay = PIECE / CHARACTERS_PER_TOKEN / TOKENS_PER_S
     script = Script((Turn((Step(text=text, chunk=PIECE, delay=delay),), when=LONG),))
-    with (
-        tempfile.TemporaryDirectory() as place,
-        in_process("anthropic", Path(place), script) as server,
-    ):
+    with tempfile.TemporaryDirectory() as place, in_process("anthropic", Path(place), script) as server:
         environment = {**server.environment, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
         program = Program.in_folder(Path(place), environment)
         shown = _shown(program)

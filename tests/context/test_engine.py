@@ -355,9 +355,7 @@ def test_a_preview_of_a_clearing_is_what_the_clearing_does() -> None:
 
 
 @pytest.mark.parametrize("step", ["compact", "checkpoint"])
-def test_a_preview_of_a_summary_names_what_leaves_and_its_size(
-    step: Literal["compact", "checkpoint"],
-) -> None:
+def test_a_preview_of_a_summary_names_what_leaves_and_its_size(step: Literal["compact", "checkpoint"]) -> None:
     chat = Chat(priced=True, writing=written(SUMMARY)).grow()
     before, length = chat.engine.view.copy(), len(chat.engine.view.log)
     seen = chat.engine.preview(step, "the parser")

@@ -15,12 +15,7 @@ from tui_agent.context.counting import Counter, estimate
 from tui_agent.context.economics import StepPrice
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.forecast import Forecast, StepAhead
-from tui_agent.context.stats import (
-    Activity,
-    ContextStats,
-    ModelUse,
-    SubtaskUse,
-)
+from tui_agent.context.stats import Activity, ContextStats, ModelUse, SubtaskUse
 from tui_agent.conversation.entries import (
     Artifact,
     Checkpointed,

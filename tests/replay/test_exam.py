@@ -98,10 +98,7 @@ def test_only_what_has_one_answer_is_asked(tmp_path: Path) -> None:
         user("Der Dienst lauscht auf Port 8443, nicht auf dem alten."),
         user("请把超时时间设置为三十秒然后使用 conf/server.toml 文件。"),
         answer("Ich lese.", call("c0", "read_file", path="conf/server.toml")),
-        result(
-            "c0",
-            "1\tlisten_address = 10.0.0.17 # for all\n2\tthis is in two, x_y\nretries = 120 for each",
-        ),
+        result("c0", "1\tlisten_address = 10.0.0.17 # for all\n2\tthis is in two, x_y\nretries = 120 for each"),
         answer("Und.", call("c1", "read_file", path="conf/other.toml"), call("c2", "bash", command="make check-all")),
         result("c1", "this is in two, x_y\nretries = 190 for each"),
         result("c2", "FAILED test_login_form.py after a while"),

@@ -13,10 +13,7 @@ from tests.replay.metered import MODEL, SYSTEM_TOKENS, Provider, claude_code_lin
 from tests.replay.recordings import answer, call, result, user, write_lines
 from tests.replay.sessions import Session
 from tui_agent.conversation.blocks import Text, ToolResult
-from tui_agent.conversation.entries import (
-    Cleared,
-    Summarized,
-)
+from tui_agent.conversation.entries import Cleared, Summarized
 from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up

@@ -217,10 +217,7 @@ async def test_what_left_the_view_comes_first_and_is_marked(tmp_path: Path) -> N
 async def test_a_question_in_view_does_not_stand_in_front_of_its_answer(tmp_path: Path) -> None:
     index = Index(said("our gateway port is 8421", "which gateway port?"), Artifacts(tmp_path))
     found = await index.search("gateway port?", 5, hidden={1})
-    assert [(hit.seq, hit.match, hit.hidden) for hit in found.hits] == [
-        (2, "exact", False),
-        (1, "all_words", True),
-    ]
+    assert [(hit.seq, hit.match, hit.hidden) for hit in found.hits] == [(2, "exact", False), (1, "all_words", True)]
 
 
 async def test_the_file_of_a_result_is_shown_in_place_of_its_preview(tmp_path: Path) -> None:

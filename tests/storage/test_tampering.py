@@ -159,10 +159,7 @@ CASES: dict[str, tuple[Change, str]] = {
         changing(TRACE_NAME, "UPDATE events SET kind = 'error' WHERE seq = 4"),
         "event 4 of the trace: not",
     ),
-    "another time": (
-        changing(TRACE_NAME, "UPDATE events SET time = 1 WHERE seq = 4"),
-        "event 4 of the trace: not",
-    ),
+    "another time": (changing(TRACE_NAME, "UPDATE events SET time = 1 WHERE seq = 4"), "event 4 of the trace: not"),
     "another hash": (
         changing(TRACE_NAME, "UPDATE events SET hash = 'f' WHERE seq = 4"),
         "event 4 of the trace: another hash",
@@ -213,10 +210,7 @@ CASES: dict[str, tuple[Change, str]] = {
     ),
     "an entry removed": (changing(LOG_NAME, "DELETE FROM entries WHERE seq = 4"), "entry 4 of the log is missing"),
     "the log's end cut off": (changing(LOG_NAME, "DELETE FROM entries WHERE seq > 9"), "but 15 were written"),
-    "both ends cut off": (
-        cut_both,
-        "the log ends at entry 4, but 15 were written",
-    ),
+    "both ends cut off": (cut_both, "the log ends at entry 4, but 15 were written"),
     "a guard removed": (
         with_script(TRACE_NAME, "DROP TRIGGER events_no_delete"),
         "the guard events_no_delete was removed",

@@ -254,9 +254,7 @@ def limits_of(
     """
     by_provider = model.source == "provider"
     window = resolve_window(
-        settings.context,
-        provider=model.window if by_provider else 0,
-        catalogue=0 if by_provider else model.window,
+        settings.context, provider=model.window if by_provider else 0, catalogue=0 if by_provider else model.window
     )
     cap = learnt or (model.window if model.fixed_window else 0)
     if cap and window.tokens > cap:

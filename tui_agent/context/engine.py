@@ -49,13 +49,7 @@ from tui_agent.context.layers.shortening import OVERFLOW_STEPS, TOO_LARGE, shrin
 from tui_agent.context.requests import running
 from tui_agent.context.stats import ContextStats, stats_of
 from tui_agent.conversation.blocks import Image
-from tui_agent.conversation.entries import (
-    AnyContextEntry,
-    Cleared,
-    Shortened,
-    UnattributedCall,
-    Words,
-)
+from tui_agent.conversation.entries import AnyContextEntry, Cleared, Shortened, UnattributedCall, Words
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.view import View
 from tui_agent.settings import Settings
@@ -100,13 +94,7 @@ class ContextEngine(KnownContext):
     ) -> None:
         settings, prompts = settings or Settings(), prompts or Prompts.shipped()
         super().__init__(
-            settings,
-            view=view,
-            model=model,
-            ratios=ratios,
-            task_threshold=task_threshold,
-            pauses=pauses,
-            clock=clock,
+            settings, view=view, model=model, ratios=ratios, task_threshold=task_threshold, pauses=pauses, clock=clock
         )
         self.running: Callable[[], Mapping[int, str]] = dict
         self.layers = Layers(

@@ -15,14 +15,7 @@ import msgspec
 
 from tui_agent.context.counting import CLASS_OF, CONTENT_CLASSES, HIGHEST_RATIO, ContentClass, Counter, Ratios, class_of
 from tui_agent.conversation.blocks import Block, Reasoning
-from tui_agent.conversation.entries import (
-    AnyEntry,
-    ContextEntry,
-    Message,
-    ModelSwitched,
-    Prefix,
-    Usage,
-)
+from tui_agent.conversation.entries import AnyEntry, ContextEntry, Message, ModelSwitched, Prefix, Usage
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import NOTHING, Category, TextSize, size_of_text, size_of_tools
 from tui_agent.conversation.states import sent_blocks

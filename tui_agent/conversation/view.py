@@ -28,14 +28,7 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.fold import Fold, KeptWords, MeasuredCall
 from tui_agent.conversation.items import Item, Items, items_of
 from tui_agent.conversation.log import BLOCK_ENTRIES, Log
-from tui_agent.conversation.request import (
-    LIVE,
-    ReasoningPolicy,
-    Rendering,
-    RequestHead,
-    RequestStart,
-    role_of_last,
-)
+from tui_agent.conversation.request import LIVE, ReasoningPolicy, Rendering, RequestHead, RequestStart, role_of_last
 from tui_agent.conversation.sizes import Category, TextSize, total_size
 from tui_agent.conversation.states import (
     INTERRUPTED_SIZE,

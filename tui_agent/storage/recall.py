@@ -29,15 +29,7 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolResult, valid_text
-from tui_agent.conversation.entries import (
-    AnyEntry,
-    Artifact,
-    Checkpointed,
-    Digested,
-    Message,
-    Summarized,
-    as_delivered,
-)
+from tui_agent.conversation.entries import AnyEntry, Artifact, Checkpointed, Digested, Message, Summarized, as_delivered
 from tui_agent.conversation.recalled import MatchKind, RecallHit, RecallHits
 from tui_agent.storage.artifacts import RAW_FOLDER, Artifacts
 from tui_agent.storage.errors import Damaged, StorageError

@@ -107,8 +107,7 @@ def all_said(turns: Sequence[Turn], shown: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "real",
-    [pytest.param(False, id="small spans", marks=pytest.mark.soak), pytest.param(True, id="real-sized spans")],
+    "real", [pytest.param(False, id="small spans", marks=pytest.mark.soak), pytest.param(True, id="real-sized spans")]
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_what_was_planted_survives_every_round(name: str, real: bool) -> None:

@@ -64,10 +64,7 @@ def test_a_list_is_taken_out_of_a_summary_and_what_follows_stays() -> None:
     assert without_listing(text) == "# Current state\nfine\n\n# Exact next steps\n1. go"
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(SPEAKERS), st.text(max_size=80)), max_size=6),
-    st.integers(0, 400),
-)
+@given(st.lists(st.tuples(st.sampled_from(SPEAKERS), st.text(max_size=80)), max_size=6), st.integers(0, 400))
 @settings(deadline=None)
 def test_every_fact_is_listed_or_counted(said: list[tuple[Speaker, str]], limit: int) -> None:
     sources = [Source(speaker, f"{text} planted_{number} must stay") for number, (speaker, text) in enumerate(said)]

@@ -319,13 +319,7 @@ def test_a_summary_tells_where_the_turns_are_and_who_wrote_it() -> None:
     plan = planned(compaction(talk, reason="85% of the window is used."))
     made = material(plan, talk.view)
     done = accept(
-        plan,
-        made,
-        SUMMARY,
-        path=ARCHIVE,
-        tokens_of=estimate,
-        model="anthropic:claude-haiku-5-5",
-        cost_usd=0.01,
+        plan, made, SUMMARY, path=ARCHIVE, tokens_of=estimate, model="anthropic:claude-haiku-5-5", cost_usd=0.01
     )
     assert not isinstance(done, Refusal)
     assert done.boundary.text.endswith(ARCHIVE)

@@ -251,11 +251,7 @@ def test_the_last_lines_of_a_failure_are_shown_in_any_language() -> None:
         "    raise ValueError(3)\nValueError: 3\n[exit code 1, 0.1 s]"
     )
     work.run("python a.py", printed, failed=True)
-    assert work.block()[1:] == [
-        '  File "b.py", line 9, in f',
-        "  raise ValueError(3)",
-        "  ValueError: 3",
-    ]
+    assert work.block()[1:] == ['  File "b.py", line 9, in f', "  raise ValueError(3)", "  ValueError: 3"]
 
 
 def test_a_result_of_an_earlier_version_says_whether_it_failed_but_not_what_goes_on() -> None:

@@ -12,15 +12,7 @@ from tui_agent.context.compaction.draft import Draft, accept
 from tui_agent.context.compaction.forms import Prompts
 from tui_agent.context.compaction.material import CLOSE, OPEN, Material, material_of
 from tui_agent.context.compaction.plan import Plan
-from tui_agent.context.compaction.writing import (
-    MOST_PARTS,
-    Order,
-    Writers,
-    WritingAttempt,
-    choose_writer,
-    chunks,
-    ways,
-)
+from tui_agent.context.compaction.writing import MOST_PARTS, Order, Writers, WritingAttempt, choose_writer, chunks, ways
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import Answer, AskModel, AskWriter, Effect, Outcome, Refusal, WrongOutcome, carry_out
@@ -85,10 +77,7 @@ def found_ways(case: Case, room: int, *, same_prefix: bool = False) -> tuple[Wri
 def test_each_way_is_tried_once_and_the_last_needs_no_model(case: Case) -> None:
     found = found_ways(case, 100_000, same_prefix=True)
     assert [way.name for way in found] == ["same_prefix", "whole", "parts", "extract"]
-    assert not isinstance(
-        accept(case.plan, case.made, case.made.extract, path=PATH, tokens_of=estimate),
-        Refusal,
-    )
+    assert not isinstance(accept(case.plan, case.made, case.made.extract, path=PATH, tokens_of=estimate), Refusal)
 
 
 def test_the_summariser_itself_overflows(case: Case) -> None:
@@ -271,10 +260,7 @@ def test_a_final_refusal_ends_it_at_once(case: Case) -> None:
 
 def test_an_answer_that_is_none_is_a_fault_of_the_caller(case: Case) -> None:
     with pytest.raises(WrongOutcome, match="NoneType"):
-        carry_out(
-            WRITERS.write(Order(case.plan, case.made, moment(100_000), RUNNING, 0)),
-            lambda effect: None,
-        )
+        carry_out(WRITERS.write(Order(case.plan, case.made, moment(100_000), RUNNING, 0)), lambda effect: None)
 
 
 def test_who_writes_is_who_costs_less_and_has_room(case: Case) -> None:

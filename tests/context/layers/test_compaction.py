@@ -2,17 +2,7 @@
 
 import pytest
 
-from tests.context.talks import (
-    FILLER,
-    Talk,
-    accepted,
-    compaction,
-    long_talk,
-    material,
-    planned,
-    situation,
-    total,
-)
+from tests.context.talks import FILLER, Talk, accepted, compaction, long_talk, material, planned, situation, total
 from tests.conversation.logs import broken_rules
 from tui_agent.context.compaction.plan import Plan, plan_checkpoint
 from tui_agent.context.counting import estimate

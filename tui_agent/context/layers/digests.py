@@ -145,11 +145,7 @@ def accept_digest(plan: DigestPlan, text: str = "", *, before: int = 0) -> Diges
     usable = any(character.isalnum() for character in text)
     body = cut(text, plan.output_chars) if usable else plan.by_rule
     return Digested(
-        results=plan.results,
-        placeholder=PLACEHOLDER,
-        text=f"{plan.prefix}\n{body}",
-        reason=plan.reason,
-        before=before,
+        results=plan.results, placeholder=PLACEHOLDER, text=f"{plan.prefix}\n{body}", reason=plan.reason, before=before
     )
 
 
