@@ -19,25 +19,39 @@ from tui_agent.tools.gate.read_first import run_by_themselves, scripts_in
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.guard import Guard, contents
 from tui_agent.tools.sandbox.guarded import Finder
-from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxFolders, SandboxMechanism
+from tui_agent.tools.sandbox.sandbox import Kind, Sandbox, SandboxFolders, SandboxMechanism
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 EXCHANGE, AT_FDCWD = 2, -100
 FINDER = Finder(Path("/no/home"))
 
 
-def test_a_tree_comes_back_byte_for_byte(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    (project / ".vscode" / "deep").mkdir(parents=True)
-    (project / ".vscode" / "deep" / "a.json").write_text("{}")
-    (project / ".vscode" / "deep" / "a.json").chmod(0o750)
-    (project / ".vscode" / "link").symlink_to("/etc/passwd")
-    (project / ".envrc").write_text("x\n")
-    os.utime(project / ".vscode" / "deep", (5, 5))
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
+def write(folder: Path, text: str, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def guarding(*folders: Path) -> Guard:
+    return Guard(FINDER, folders, frozen=False)
+
+
+def test_a_tree_comes_back_byte_for_byte(project: Path, tmp_path: Path) -> None:
+    write(project, "{}", ".vscode/deep/a.json")
+    (project / ".vscode/deep/a.json").chmod(0o750)
+    (project / ".vscode/link").symlink_to("/etc/passwd")
+    write(project, "x\n", ".envrc")
+    os.utime(project / ".vscode/deep", (5, 5))
     before = tree(project / ".vscode")
-    guard = Guard(FINDER, [project], frozen=False)
+    guard = guarding(project)
     (project / ".vscode").rename(project / "gone")
-    (project / "gone" / "deep" / "a.json").write_text("evil")
+    write(project, "evil", "gone/deep/a.json")
     (project / ".envrc").unlink()
     (project / ".mcp.json").mkdir()
     aside = tmp_path / "aside"
@@ -48,24 +62,24 @@ def test_a_tree_comes_back_byte_for_byte(tmp_path: Path) -> None:
     assert guard.take_back(aside) == []
 
 
+def sandbox_of(project: Path, kind: Kind) -> Sandbox:
+    place = project.parent
+    places = SandboxFolders(folders=(project,), project=project, program=place, session=place, home=place)
+    return Sandbox("auto", places, offered=SandboxMechanism(kind, ""))
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_what_a_command_had_done_when_another_began_does_not_come_back(tmp_path: Path, order: tuple[int, int]) -> None:
-    project = tmp_path / "project"
-    (project / ".git").mkdir(parents=True)
-    (project / "in" / ".vscode").mkdir(parents=True)
-    (project / "in" / ".npmrc").write_text("mine")
-    (project / ".git" / "config").write_text("mine")
-    places = SandboxFolders(folders=(project,), project=project, program=tmp_path, session=tmp_path, home=tmp_path)
-    sandbox = Sandbox("auto", places, offered=SandboxMechanism("landlock", ""))
+def test_what_a_command_had_done_when_another_began_does_not_come_back(project: Path, order: tuple[int, int]) -> None:
+    (project / "in/.vscode").mkdir(parents=True)
+    write(project, "mine", "in/.npmrc", ".git/config")
+    sandbox = sandbox_of(project, "landlock")
     first = sandbox.guard()
-    (project / "in" / ".envrc").write_text("evil")
-    (project / "in" / ".npmrc").write_text("evil")
+    write(project, "evil", "in/.envrc", "in/.npmrc")
     (project / ".git").rename(project / "git")
     (project / ".git").mkdir()
     guards = first, sandbox.guard()
     allowed = sandbox.guard(confines=False)
-    for name in ("in/.vscode/allowed.json", "in/.vscode/evil.json", "in/.mcp.json", "in/mise.toml"):
-        (project / name).write_text("new")
+    write(project, "new", "in/.vscode/allowed.json", "in/.vscode/evil.json", "in/.mcp.json", "in/mise.toml")
     sandbox.accept(allowed, [f"{project}/in/.vscode/allowed.json", f"{project}/in/mise.toml"])
     for number in order:
         sandbox.take_back(guards[number])
@@ -75,18 +89,14 @@ def test_what_a_command_had_done_when_another_began_does_not_come_back(tmp_path:
     sandbox.close()
 
 
-def test_what_another_program_has_replaced_is_named(tmp_path: Path) -> None:
+def test_what_another_program_has_replaced_is_named(project: Path) -> None:
     """With the file goes the mount that kept the command from changing it."""
-    project = tmp_path / "project"
-    project.mkdir()
-    for name in (".envrc", ".npmrc", "mise.toml", "new"):
-        (project / name).write_text("mine")
-    places = SandboxFolders(folders=(project,), project=project, program=tmp_path, session=tmp_path, home=tmp_path)
-    sandbox = Sandbox("auto", places, offered=SandboxMechanism("namespaces", ""))
+    write(project, "mine", ".envrc", ".npmrc", "mise.toml", "new")
+    sandbox = sandbox_of(project, "namespaces")
     guard, allowed = sandbox.guard(), sandbox.guard(confines=False)
     (project / "new").replace(project / ".envrc")
-    (project / ".npmrc").write_text("by the user, where it stands")
-    (project / "mise.new").write_text("by the user's leave")
+    write(project, "by the user, where it stands", ".npmrc")
+    write(project, "by the user's leave", "mise.new")
     (project / "mise.new").replace(project / "mise.toml")
     sandbox.accept(allowed, [f"{project}/mise.toml"])
     assert sandbox.take_back(guard) == []
@@ -97,8 +107,7 @@ def test_what_another_program_has_replaced_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_noted_follows_no_link(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real" / "file").write_text("x")
+    write(tmp_path, "x", "real/file")
     (tmp_path / "link").symlink_to("real")
     assert contents(tmp_path / "link" / "file") == {}
     found = contents(tmp_path / "link")
@@ -109,7 +118,7 @@ def test_what_is_noted_follows_no_link(tmp_path: Path) -> None:
 def test_a_new_link_on_the_way_is_taken_out_and_an_old_one_stays(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     (tmp_path / ".config").symlink_to("old")
-    guard = Guard(FINDER, [tmp_path], frozen=False)
+    guard = guarding(tmp_path)
     (tmp_path / "evil").mkdir()
     (tmp_path / ".github").symlink_to("evil")
     assert guard.take_back(tmp_path / "aside") == [tmp_path / ".github"]
@@ -118,13 +127,11 @@ def test_a_new_link_on_the_way_is_taken_out_and_an_old_one_stays(tmp_path: Path)
 
 
 @pytest.mark.skipif(not hasattr(LIBC, "renameat2"), reason="it cannot be exchanged at once here")
-def test_a_link_in_the_way_leads_nowhere(tmp_path: Path) -> None:
+def test_a_link_in_the_way_leads_nowhere(project: Path, tmp_path: Path) -> None:
     """A program left running makes the folder above what is guarded now a folder, now a link to the outside."""
-    outside, project = tmp_path / "outside", tmp_path / "project"
-    (outside / "workflows").mkdir(parents=True)
-    (outside / "workflows" / "precious.yml").write_text("mine\n")
-    project.mkdir()
-    guard = Guard(FINDER, [project], frozen=False)
+    outside = tmp_path / "outside"
+    write(outside, "mine\n", "workflows/precious.yml")
+    guard = guarding(project)
     (project / ".github").mkdir()
     (project / "link").symlink_to(outside)
     before, over = tree(outside), False
@@ -164,105 +171,92 @@ RUN_BY_TOOLS = (
 )
 
 
-def test_what_a_tool_runs_by_itself_goes_at_every_depth(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    places = [project, project / "a" / "deep" / "folder", project / "nested"]
+def test_what_a_tool_runs_by_itself_goes_at_every_depth(project: Path, tmp_path: Path) -> None:
+    places = [project, project / "a/deep/folder", project / "nested"]
     for place in places:
-        place.mkdir(parents=True)
+        place.mkdir(parents=True, exist_ok=True)
         git(place, "init", "-q")
-    before = tree(project)
-    guard = Guard(FINDER, [project], frozen=False)
+    before, guard = tree(project), guarding(project)
     for number, name in enumerate(RUN_BY_TOOLS):
         for place in places:
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_text("evil")
-            (place / "Makefile").write_text("all: # the project's own\n")
+            write(place, "evil", name, "Makefile")
         assert len(guard.take_back(tmp_path / "aside" / str(number))) == len(places), name
         left = {path for path, _ in tree(project).items() ^ before.items()}
         assert {Path(path).name for path in left if Path(path).is_file()} == {"Makefile"}, name
 
 
-def test_what_a_tool_runs_by_itself_and_is_there_comes_back_at_every_depth(tmp_path: Path) -> None:
-    project = tmp_path / "project"
+def test_what_a_tool_runs_by_itself_and_is_there_comes_back_at_every_depth(project: Path, tmp_path: Path) -> None:
     names = (".npmrc", "sub/.npmrc", "sub/sub/.husky/pre-commit", "inner/AGENTS.md")
-    for name in names:
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text("mine\n")
-    (project / "module").mkdir()
-    git(project / "module", "init", "-q")
+    write(project, "mine\n", *names)
+    git(project, "init", "-q", "module")
     git(project, "init", "-q")
-    (project / ".git" / "modules" / "libs").mkdir(parents=True)
-    (project / "module" / ".git").rename(project / ".git" / "modules" / "libs" / "module")
-    inner = project / ".git" / "modules" / "libs" / "module" / "config"
-    guard, kept = Guard(FINDER, [project], frozen=False), inner.read_text()
-    for name in names[:3]:
-        (project / name).write_text("evil\n")
-    (project / "inner" / "AGENTS.md").unlink()
+    (project / ".git/modules/libs").mkdir(parents=True)
+    (project / "module/.git").rename(project / ".git/modules/libs/module")
+    inner = project / ".git/modules/libs/module/config"
+    guard, kept = guarding(project), inner.read_text()
+    write(project, "evil\n", *names[:3])
+    (project / "inner/AGENTS.md").unlink()
     inner.write_text("[core]\n\tfsmonitor = evil\n")
     assert len(guard.take_back(tmp_path / "aside")) == 5
     assert {(project / name).read_text() for name in names} == {"mine\n"}
     assert inner.read_text() == kept
 
 
-def test_a_repository_that_runs_nothing_stays_and_so_does_what_moves_with_its_folder(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    (project / "old").mkdir(parents=True)
-    (project / "old" / ".npmrc").write_text("x\n")
+def test_a_repository_that_runs_nothing_stays_and_so_does_what_moves_with_its_folder(
+    project: Path, tmp_path: Path
+) -> None:
+    write(project, "x\n", "old/.npmrc")
     git(project, "init", "-q")
     git(project, "commit", "-q", "--allow-empty", "-m", "one")
-    guard = Guard(FINDER, [project], frozen=False)
+    guard = guarding(project)
     git(project, "clone", "-q", ".", "copy")
     git(project, "worktree", "add", "-q", "tree")
     (project / "old").rename(project / "new")
     assert guard.take_back(tmp_path / "aside") == []
     git(project / "copy", "config", "core.fsmonitor", "evil")
-    guard = Guard(FINDER, [project], frozen=False)
+    guard = guarding(project)
     git(project, "clone", "-q", "copy", "second")
     git(project / "second", "config", "core.fsmonitor", "evil")
-    (project / "linked").mkdir()
-    (project / "linked" / ".git").write_text(f"gitdir: {project}/second/.git\n")
+    write(project, f"gitdir: {project}/second/.git\n", "linked/.git")
     taken = guard.take_back(tmp_path / "aside")
-    assert sorted(taken) == [project / "linked" / ".git", project / "second" / ".git"]
+    assert sorted(taken) == [project / "linked/.git", project / "second/.git"]
 
 
-def test_neither_pipes_nor_sockets_nor_closed_folders_stay(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    git(tmp_path, "init", "-q", "project")
-    (project / ".husky").mkdir(parents=True)
-    (project / ".husky" / "pre-commit").write_text("mine\n")
-    guard = Guard(FINDER, [project], frozen=False)
+def test_neither_pipes_nor_sockets_nor_closed_folders_stay(project: Path, tmp_path: Path) -> None:
+    git(project, "init", "-q")
+    write(project, "mine\n", ".husky/pre-commit")
+    guard = guarding(project)
     os.mkfifo(project / ".mcp.json")
-    os.mkfifo(project / ".git" / "index")
+    os.mkfifo(project / ".git/index")
     (project / ".ignore").symlink_to("/dev/zero")
     with socket.socket(socket.AF_UNIX) as one, chdir(project):
         one.bind(".envrc")
-    (project / ".husky" / "pre-commit").write_text("evil\n")
+    write(project, "evil\n", ".husky/pre-commit")
     (project / ".husky").chmod(0)
-    (project / "closed" / ".vscode").mkdir(parents=True)
+    (project / "closed/.vscode").mkdir(parents=True)
     (project / "closed").chmod(0)
     taken = guard.take_back(tmp_path / "aside")
-    assert {str(path.relative_to(project)) for path in taken} == {
-        *(".mcp.json", ".envrc", ".husky", "closed/.vscode", ".git/index", ".ignore")
-    }
-    assert (project / ".husky" / "pre-commit").read_text() == "mine\n"
+    gone = {".mcp.json", ".envrc", ".husky", "closed/.vscode", ".git/index", ".ignore"}
+    assert {str(path.relative_to(project)) for path in taken} == gone
+    assert (project / ".husky/pre-commit").read_text() == "mine\n"
     (project / "closed").chmod(0o700)
     assert list((project / "closed").iterdir()) == []
 
 
-def test_through_no_link_in_a_git_folder_git_writes_elsewhere(tmp_path: Path) -> None:
+def test_through_no_link_in_a_git_folder_git_writes_elsewhere(project: Path, tmp_path: Path) -> None:
     """`git commit` follows a link in the place of its message or its reflog, and so overwrites what it leads to."""
-    project = tmp_path / "project"
-    places = [project / ".git", project / "deep" / "nested" / ".git", project / "bare.git"]
+    git(project, "init", "-q")
+    git(project, "init", "-q", "deep/nested")
+    git(project, "init", "-q", "--bare", "bare.git")
+    places = [project / ".git", project / "deep/nested/.git", project / "bare.git"]
     for place in places:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        git(place.parent, "init", "-q", *(("--bare", place.name) if place.name == "bare.git" else ()))
-        (place / "logs" / "refs" / "heads").mkdir(parents=True)
-    guard = Guard(FINDER, [project], frozen=False)
+        (place / "logs/refs/heads").mkdir(parents=True)
+    guard = guarding(project)
     links = ("COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads/main", "refs/heads/x", "objects/info/alternates")
     for place in places:
         for name in links:
             (place / name).symlink_to("/no/home/.bashrc")
-        os.mkfifo(place / "refs" / "heads" / "y")
+        os.mkfifo(place / "refs/heads/y")
         os.link(place / "config", place / "MERGE_MSG")
     taken = guard.take_back(tmp_path / "aside")
     assert set(taken) == {place / name for place in places for name in (*links, "refs/heads/y", "config")}
@@ -272,50 +266,41 @@ def test_through_no_link_in_a_git_folder_git_writes_elsewhere(tmp_path: Path) ->
 
 def test_what_the_files_of_a_repository_lead_to_is_guarded(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "old")
-    shutil.rmtree(tmp_path / "old" / ".git" / "hooks")
-    (tmp_path / "old" / ".git" / "hooks").symlink_to("../../hooks")
+    shutil.rmtree(tmp_path / "old/.git/hooks")
+    (tmp_path / "old/.git/hooks").symlink_to("../../hooks")
     (tmp_path / "hooks").mkdir()
     (tmp_path / "harmless").mkdir()
-    guard = Guard(FINDER, [tmp_path], frozen=False)
-    (tmp_path / "hooks" / "pre-commit").write_text("evil")
+    guard = guarding(tmp_path)
+    write(tmp_path, "evil", "hooks/pre-commit")
     git(tmp_path, "clone", "-q", "old", "new")
-    shutil.rmtree(tmp_path / "new" / ".git" / "hooks")
-    (tmp_path / "new" / ".git" / "hooks").symlink_to("../../harmless")
+    shutil.rmtree(tmp_path / "new/.git/hooks")
+    (tmp_path / "new/.git/hooks").symlink_to("../../harmless")
     git(tmp_path / "old", "config", "core.hooksPath", "../harmless")
     taken = guard.take_back(tmp_path / "aside")
     assert set(taken) == {tmp_path / name for name in ("hooks", "new/.git", "old/.git/config")}
-    assert not (tmp_path / "hooks" / "pre-commit").exists()
+    assert not (tmp_path / "hooks/pre-commit").exists()
     # What the command named stays: it may be anything of the user's.
     assert (tmp_path / "harmless").is_dir()
 
 
 def test_the_scripts_of_hooks_are_guarded(tmp_path: Path) -> None:
     project = tmp_path / "a project"
-    for name in ("scripts/format.sh", "check.py", "scripts/other.sh"):
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text("mine\n")
+    write(project, "mine\n", "scripts/format.sh", "check.py", "scripts/other.sh")
     commands = ('"$CLAUDE_PROJECT_DIR"/scripts/format.sh --all', "python3 check.py", "ruff check src")
     scripts = scripts_in(commands, Workspace(project), project)
-    assert scripts == [project / "scripts" / "format.sh", project / "check.py"]
-    guard = Guard(Finder(Path("/no/home"), scripts), [project], frozen=False)
-    for path in project.rglob("*.*"):
-        path.write_text("evil\n")
-    assert sorted(guard.take_back(tmp_path / "aside")) == sorted(scripts)
+    assert scripts == [project / "scripts/format.sh", project / "check.py"]
+    finder = Finder(Path("/no/home"), [*scripts, project / ".env"])
+    where_mounts_hold, where_none_do = (Guard(finder, [project], frozen=frozen) for frozen in (True, False))
+    write(project, "evil\n", "scripts/format.sh", "check.py", "scripts/other.sh", ".env", "other.env")
+    assert sorted(where_mounts_hold.take_back(tmp_path / "aside")) == [project / ".env", scripts[0]]
+    assert where_none_do.take_back(tmp_path / "aside") == [project / "check.py"]
     assert (project / "check.py").read_text() == "mine\n"
+    assert (project / "other.env").exists()
 
 
-def test_what_is_named_and_not_there_is_taken_out(tmp_path: Path) -> None:
-    guard = Guard(Finder(Path("/no/home"), [tmp_path / ".env"]), [tmp_path], frozen=True)
-    for name in (".env", "other.env"):
-        (tmp_path / name).write_text("PATH=evil")
-    assert guard.take_back(tmp_path.with_name("aside")) == [tmp_path / ".env"]
-    assert (tmp_path / "other.env").exists()
-
-
-def test_scripts_that_run_by_themselves_are_guarded_too(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    git(tmp_path, "init", "-q", str(project))
-    texts = {
+def test_scripts_that_run_by_themselves_are_guarded_too(project: Path) -> None:
+    git(project, "init", "-q")
+    for name, text in {
         ".git/hooks/pre-commit": "#!/bin/sh\nexec ./scripts/check $@\n",
         ".envrc": "source_env scripts/env.sh\nwatch_file data.txt\ndotenv\n dotenv_if_exists a.env\nuse flake\n",
         "mise.toml": "[env]\n_.file = 'conf/b.env'\n",
@@ -323,13 +308,12 @@ def test_scripts_that_run_by_themselves_are_guarded_too(tmp_path: Path) -> None:
         ".vscode/tasks.json": '{"command": "bash", "args": ["tools/open"]}',
         "Makefile": "all:\n\tsh tools/build.sh\n",
         "AGENTS.md": "run `sh tools/build.sh`",
-    }
+    }.items():
+        write(project, text, name)
     scripts = ("scripts/check", "scripts/env.sh", "tools/hook.py", "tools/open")
-    for name in (*texts, *scripts, "x.yaml", "data.txt", "tools/build.sh"):
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text(texts.get(name, ""))
-    found = run_by_themselves(project, Workspace(project))
+    write(project, "", *scripts, "x.yaml", "data.txt", "tools/build.sh")
     read = (".env", "a.env", "conf/b.env", "flake.nix", "flake.lock")
+    found = run_by_themselves(project, Workspace(project))
     assert sorted(found) == sorted(project / name for name in (*scripts, *read))
 
 
@@ -370,23 +354,18 @@ def test_what_a_command_closed_to_its_owner_is_put_back(tmp_path: Path) -> None:
 
 
 def test_what_is_too_much_to_be_restored_must_not_change(tmp_path: Path) -> None:
-    settings = tmp_path / "deep" / "er" / ".vscode"
-    settings.mkdir(parents=True)
-    for number in range(400):
-        (settings / str(number)).touch()
-    assert str(settings) in Guard(FINDER, [tmp_path], frozen=True).fixed
-    assert not Guard(FINDER, [tmp_path], frozen=False).whole
+    write(tmp_path, "", *(f"deep/er/.vscode/{number}" for number in range(400)))
+    assert f"{tmp_path}/deep/er/.vscode" in Guard(FINDER, [tmp_path], frozen=True).fixed
+    assert not guarding(tmp_path).whole
 
 
-def test_thousands_of_folders_in_each_other_are_no_trouble(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    guard = Guard(FINDER, [project], frozen=False)
+def test_thousands_of_folders_in_each_other_are_no_trouble(project: Path, tmp_path: Path) -> None:
+    guard = guarding(project)
     with chdir(project):
         for _ in range(3000):
             Path("d").mkdir()
             os.chdir("d")
-    (project / ".envrc").write_text("evil")
+    write(project, "evil", ".envrc")
     assert guard.take_back(tmp_path / "aside") == [project / ".envrc"]
     remove_tree(project)
     assert not project.exists()
@@ -403,9 +382,9 @@ def bare(place: Path, config: str = EVIL) -> None:
     (place / "config").write_text(config)
 
 
-def test_a_repository_among_gits_own_files_goes(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q", "project")
-    guard = Guard(FINDER, [project := tmp_path / "project"], frozen=False)
+def test_a_repository_among_gits_own_files_goes(project: Path, tmp_path: Path) -> None:
+    git(project, "init", "-q")
+    guard = guarding(project)
     inside = [project / ".git" / name / "r" for name in ("objects", "lfs", "logs", "refs")]
     for place in inside:
         git(project, "init", "-q", str(place))
@@ -415,76 +394,66 @@ def test_a_repository_among_gits_own_files_goes(tmp_path: Path) -> None:
     assert sorted(guard.take_back(tmp_path / "aside")) == sorted(place / ".git" for place in inside)
 
 
-def test_a_folder_that_becomes_a_repository_keeps_what_is_the_users(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    (project / "src").mkdir(parents=True)
-    (project / "src" / "a.py").write_text("mine\n")
-    guard = Guard(FINDER, [project], frozen=False)
+def test_a_folder_that_becomes_a_repository_keeps_what_is_the_users(project: Path, tmp_path: Path) -> None:
+    write(project, "mine\n", "src/a.py")
+    guard = guarding(project)
     bare(project)
     bare(project / "src")
     assert sorted(guard.take_back(tmp_path / "aside")) == [project, project / "src"]
-    assert not any(place.exists() for place in (project / "HEAD", project / "config", project / "src" / "HEAD"))
-    assert (project / "src" / "a.py").read_text() == "mine\n"
+    assert not any(place.exists() for place in (project / "HEAD", project / "config", project / "src/HEAD"))
+    assert (project / "src/a.py").read_text() == "mine\n"
 
 
-def test_a_harmless_repository_hides_nothing_below_it(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    guard = Guard(FINDER, [project], frozen=False)
+def test_a_harmless_repository_hides_nothing_below_it(project: Path, tmp_path: Path) -> None:
+    guard = guarding(project)
     git(project, "init", "-q", "--bare", ".")
     git(project, "init", "-q", "x")
     git(project / "x", "config", "core.fsmonitor", "evil")
-    (project / ".envrc").write_text("evil\n")
-    assert sorted(guard.take_back(tmp_path / "aside")) == [project / ".envrc", project / "x" / ".git"]
+    write(project, "evil\n", ".envrc")
+    assert sorted(guard.take_back(tmp_path / "aside")) == [project / ".envrc", project / "x/.git"]
     assert (project / "HEAD").exists()
 
 
-def test_a_repository_whose_settings_lie_elsewhere_is_found(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    module = project / ".git" / "modules" / "m"
-    git(tmp_path, "init", "-q", "project")
+def test_a_repository_whose_settings_lie_elsewhere_is_found(project: Path, tmp_path: Path) -> None:
+    module = project / ".git/modules/m"
+    git(project, "init", "-q")
     bare(module, "[core]\n\tworktree = ../../../m\n")
-    guard = Guard(FINDER, [project], frozen=False)
+    guard = guarding(project)
     bare(project / "store")
-    (project / "store" / "HEAD").unlink()
-    (project / "new").mkdir()
-    (project / "new" / "HEAD").write_text("ref: refs/heads/main\n")
-    (project / "new" / "commondir").write_text("../store\n")
+    (project / "store/HEAD").unlink()
+    write(project, "ref: refs/heads/main\n", "new/HEAD")
+    write(project, "../store\n", "new/commondir")
     (module / "refs").rmdir()
-    (module / "commondir").write_text("../../../store\n")
+    write(module, "../../../store\n", "commondir")
     assert sorted(guard.take_back(tmp_path / "aside")) == [module / "commondir", project / "new"]
-    assert not (project / "new" / "commondir").exists()
+    assert not (project / "new/commondir").exists()
 
 
-def test_what_the_settings_of_a_repository_name_is_guarded(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    git(tmp_path, "init", "-q", "project")
-    named = {"tools/hooks/pre-commit": "", "tools/clean.sh": "", "tools/more": "[diff]\n\texternal = tools/diff.sh\n"}
-    for name, text in (named | {"tools/diff.sh": "", "tools/other.sh": ""}).items():
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text(text or "mine\n")
+def test_what_the_settings_of_a_repository_name_is_guarded(project: Path, tmp_path: Path) -> None:
+    git(project, "init", "-q")
+    write(project, "mine\n", *(f"tools/{name}" for name in ("hooks/pre-commit", "clean.sh", "diff.sh", "other.sh")))
+    write(project, "[diff]\n\texternal = tools/diff.sh\n", "tools/more")
     git(project, "config", "core.hooksPath", "tools/hooks")
     git(project, "config", "filter.x.clean", "sh tools/clean.sh %f")
     git(project, "config", "include.path", "../tools/more")
-    guard = Guard(FINDER, [project], frozen=False)
-    for name in ("tools/hooks/post-commit", "tools/clean.sh", "tools/more", "tools/diff.sh", "tools/other.sh"):
-        (project / name).write_text("evil\n")
+    guard = guarding(project)
+    changed = ("hooks/post-commit", "clean.sh", "more", "diff.sh", "other.sh")
+    write(project / "tools", "evil\n", *changed)
     assert len(guard.take_back(tmp_path / "aside")) == 4
-    assert not (project / "tools" / "hooks" / "post-commit").exists()
-    assert (project / "tools" / "clean.sh").read_text() == "mine\n"
-    assert (project / "tools" / "other.sh").read_text() == "evil\n"
+    assert not (project / "tools/hooks/post-commit").exists()
+    assert [(project / "tools" / name).read_text() for name in ("clean.sh", "other.sh")] == ["mine\n", "evil\n"]
     # A link in the place of a folder on the way goes.
-    guard = Guard(FINDER, [project], frozen=False)
+    guard = guarding(project)
     (project / "tools").rename(project / "other")
     (project / "tools").symlink_to("other")
-    (project / "other" / "clean.sh").write_text("evil\n")
+    write(project, "evil\n", "other/clean.sh")
     assert guard.take_back(tmp_path / "aside") == [project / "tools"]
     assert not os.path.lexists(project / "tools")
 
 
 def test_more_folders_than_are_looked_into_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui_agent.tools.sandbox.guarded.MAX_FOLDERS", 20)
-    guard = Guard(FINDER, [tmp_path], frozen=False)
+    guard = guarding(tmp_path)
     assert guard.whole
     for number in range(30):
         (tmp_path / f"f{number}").mkdir()
