@@ -204,7 +204,7 @@ UNITS = {
 }
 
 
-QUICK = ("progress", "C0", "string without end", "into scrollback")
+QUICK = ("C0", "string without end", "into scrollback")
 
 
 @pytest.mark.parametrize(
