@@ -63,10 +63,7 @@ def test_a_later_layer_wins(tmp_path_factory: pytest.TempPathFactory, assignment
     over_file = load_settings(home, project, trusted=True)
     (project / ".agents" / "config.json").unlink()
     over_environment = load_settings(
-        home,
-        project,
-        environ={variable: text_of(first)},
-        overrides=[Override("--set", setting.key, text_of(second))],
+        home, project, environ={variable: text_of(first)}, overrides=[Override("--set", setting.key, text_of(second))]
     )
     for settings, before in ((over_file, first), (over_environment, first)):
         expected = second

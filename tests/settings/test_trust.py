@@ -15,15 +15,7 @@ from hypothesis import strategies as st
 from tests.settings.given import Tree, accepted, nested, user_file, write
 from tui_agent.settings import Settings, load_settings, settings_by_key, values_by_key
 from tui_agent.settings.brought import brought, running, standing
-from tui_agent.settings.trust import (
-    TIGHTENING,
-    TrustError,
-    forget,
-    is_refused,
-    is_trusted,
-    refuse,
-    trust,
-)
+from tui_agent.settings.trust import TIGHTENING, TrustError, forget, is_refused, is_trusted, refuse, trust
 
 
 @pytest.fixture

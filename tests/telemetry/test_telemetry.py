@@ -149,18 +149,18 @@ def test_nothing_is_imported_unless_it_is_wanted(tmp_path: Path) -> None:
     told = "print([name for name in sys.modules if 'opentelemetry' in name])"
     code = f"import sys; from tui_agent.cli import main; main(sys.argv[1:]); {told}"
     environ = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-    for more in ({}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_SDK_DISABLED": "true"}):
-        done = subprocess.run(
-            [sys.executable, "-c", code, "-p", "hello", "--model", "offline"],
-            cwd=tmp_path,
-            env={**environ, "TUI_AGENT_HOME": str(tmp_path / "home"), **more},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        )
-        assert done.stdout.splitlines()[-1] == "[]"
+    more = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_SDK_DISABLED": "true"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "-p", "hello", "--model", "offline"],
+        cwd=tmp_path,
+        env={**environ, "TUI_AGENT_HOME": str(tmp_path / "home"), **more},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize(

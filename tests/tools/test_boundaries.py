@@ -22,12 +22,7 @@ from tui_agent.tools.gate.rules import proposed
 from tui_agent.tools.gate.shell_line import read_line
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.mcp.elicitation import _value as elicited
-from tui_agent.tools.mcp.known import (
-    KnownTool,
-    known_tool,
-    tool_name,
-    unique,
-)
+from tui_agent.tools.mcp.known import KnownTool, known_tool, tool_name, unique
 from tui_agent.tools.mcp.search import Index, SearchableTool, words
 from tui_agent.tools.notes.front_matter import split_front_matter
 from tui_agent.tools.notes.memory import Notes
@@ -57,16 +52,6 @@ def test_a_diff_is_cut_at_two_thousand_lines(count: int, shown: int, note: str) 
 @pytest.mark.parametrize(("width", "end"), [(999, "y"), (1_000, "…")])
 def test_a_line_of_a_diff_is_cut_at_a_thousand_characters(width: int, end: str) -> None:
     assert unified("", "y" * width + "\n", "a").split("\n")[-1] == "+" + "y" * min(width, 999) + end.replace("y", "")
-
-
-def test_a_diff_keeps_three_lines_around_and_counts_from_one() -> None:
-    old = _lines(10)
-    assert unified(old, old.replace("x5\n", "y\n"), "a").split("\n")[2:] == [
-        "@@ -3,7 +3,7 @@", " x2", " x3", " x4", "-x5", "+y", " x6", " x7", " x8",
-    ]  # fmt: skip
-    assert unified(old, old, "a") == ""
-    assert unified("a\r\n", "b\r\n", "a").split("\n")[-2:] == ["-a", "+b"]
-    assert unified("a\n", "b\r\n", "a").split("\n")[-2:] == ["-a", "+b\r"]
 
 
 @pytest.mark.parametrize(("lines", "whole"), [(4_000, False), (4_001, True)])

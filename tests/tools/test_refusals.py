@@ -101,20 +101,8 @@ def workspace(tmp_path: Path) -> Workspace:
 
 def registry(folder: Path) -> ToolRegistry:
     gate = PermissionGate("auto", Workspace(folder))
-    tools: list[Tool] = [
-        ReadFile(),
-        ListDir(),
-        WriteFile(),
-        EditFile(),
-        Grep(),
-        Glob(),
-        RunCommand(),
-        MarkTaskDone(),
-        EpisodeTool(View()),
-        Todo(),
-        AskUser(),
-        SubmitPlan(gate),
-    ]
+    tools: list[Tool] = [ReadFile(), ListDir(), WriteFile(), EditFile(), Grep(), Glob(), RunCommand()]
+    tools += [MarkTaskDone(), EpisodeTool(View()), Todo(), AskUser(), SubmitPlan(gate)]
     notes = Notes(folder / "memory")
     return ToolRegistry([*tools, CommandOutput(BACKGROUND), StopCommand(BACKGROUND), Memory(notes), FetchUrl(gate)])
 
@@ -160,14 +148,7 @@ DENIED: list[tuple[Mode, list[str], str, dict[str, object], str, str]] = [
     ("plan", [], "run_command", {"command": "ls"}, "Plan mode", "you may read and search"),
     ("plan", [], "fetch_url", {"url": "https://example.org/"}, "Plan mode", "you may read and search"),
     ("auto", ["run_command(rm *)"], "run_command", {"command": "ls && rm x"}, "run_command(rm *)", "go on without it"),
-    (
-        "allow",
-        ["edit_file(*.txt)"],
-        "edit_file",
-        {"path": "a.txt", "old": "a", "new": "b"},
-        "*.txt",
-        "go on without it",
-    ),
+    ("allow", ["edit_file(*.txt)"], "edit_file", {"path": "a.txt", "old": "a", "new": "b"}, "*.txt", "go on without"),
     (
         "allow",
         ["run_command(rm *)"],

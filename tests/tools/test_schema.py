@@ -75,11 +75,9 @@ def test_schemas_of_all_tools_are_the_same_bytes_in_every_process() -> None:
         "(ReadFile, ListDir, WriteFile, EditFile, Glob, Grep)]))"
     )
     here = repr([tool().definition for tool in (ReadFile, ListDir, WriteFile, EditFile, Glob, Grep)])
-    for seed in ("1", "2"):
-        there = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
-        )
-        assert there.stdout == here
+    other = {"PYTHONHASHSEED": "1"}
+    there = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=other)
+    assert there.stdout == here
     assert "$ref" not in here
     assert "anyOf" not in here
 

@@ -27,16 +27,6 @@ async def test_a_cancelled_call_returns_only_when_its_thread_has_stopped() -> No
     assert told.is_set()
 
 
-async def test_results_and_errors_pass_through() -> None:
-    assert await in_thread(lambda _: 5) == 5
-
-    def fail(_: Cancellation) -> None:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        await in_thread(fail)
-
-
 async def test_a_second_cancellation_does_not_end_the_wait() -> None:
     loop = asyncio.get_running_loop()
     started, go_on, done = asyncio.Event(), threading.Event(), threading.Event()

@@ -9,7 +9,6 @@ from tui_agent.settings import ToolServer, load_settings
 from tui_agent.settings.schema import OAuth
 from tui_agent.settings.servers import MOST_CHARS, plain_json, server_from
 from tui_agent.tools.mcp.command_line import BadServer, run_action
-from tui_agent.tools.mcp.configuration import configured
 
 
 def run(folder: Path, *words: str) -> str:
@@ -163,22 +162,6 @@ def test_comments_and_last_commas_are_read(tmp_path: Path) -> None:
     assert plain_json(text).count("\n") == text.count("\n")
     (tmp_path / "config.json").write_text('{\n  // mine\n  "ui": {"theme": "light"},\n}')
     assert load_settings(tmp_path, None).ui.theme == "light"
-
-
-def test_the_servers_of_vs_code_are_a_projects(tmp_path: Path) -> None:
-    (tmp_path / ".vscode").mkdir()
-    given = {
-        "inputs": [],
-        "servers": {"one": {"type": "stdio", "command": "${workspaceFolder}/run", "env": {"K": "${env:K}"}}},
-    }
-    (tmp_path / ".vscode/mcp.json").write_text(json.dumps(given))
-    [server], problems = configured({}, tmp_path, tmp_path)
-    assert not problems
-    resolved = server.resolved({"K": "v"})
-    assert (resolved.command, resolved.env) == (f"{tmp_path}/run", {"K": "v"})
-    assert server.source == "project"
-    with pytest.raises(KeyError):
-        server.resolved({})
 
 
 def test_a_registered_client_is_added_with_its_secret_which_is_never_shown(

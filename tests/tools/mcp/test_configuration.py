@@ -10,7 +10,7 @@ from tui_agent.settings import ToolServer, load_settings
 from tui_agent.settings.brought import brought
 from tui_agent.settings.schema import OAuth
 from tui_agent.settings.writing import keep_servers
-from tui_agent.tools.mcp.configuration import ConfiguredServer, ServerSwitches, configured, servers_in
+from tui_agent.tools.mcp.configuration import ConfiguredServer, ServerSwitches, configured
 from tui_agent.tools.mcp.importing import foreign
 
 
@@ -121,11 +121,6 @@ def test_a_server_is_shown_without_its_secrets_on_a_line_that_ends(tmp_path: Pat
     assert shown.startswith("A=… run 'a b' '${TOKEN}' xxx")
     assert len(shown) == 2_000
     assert len(ConfiguredServer("a", ToolServer(url="https://a/" + "x" * 3_000), "user", tmp_path).shown) == 2_000
-
-
-def test_names_that_other_agents_allow_are_made_usable() -> None:
-    found = servers_in({"mcpServers": {"my server/2": {"command": "x"}}}, "file")
-    assert list(found.servers) == ["my-server-2"]
 
 
 def write(path: Path, document: object) -> None:

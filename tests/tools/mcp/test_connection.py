@@ -38,6 +38,9 @@ async def test_every_kind_of_answer_becomes_an_output(tmp_path: Path) -> None:
         assert hurt.text == "it hurts"
         assert talk.lists[-1].instructions == "Ask me anything."
         assert len((await talk.call("large", size=10_000_000)).text) == 10_000_000
+        with pytest.raises(ValueError, match="Unknown tool: nothing"):
+            await talk.call("nothing")
+        assert (await talk.call("echo", text="on")).text == "on"
         assert len(talk.lists) == 1, "one process for all of it"
 
 
@@ -93,13 +96,6 @@ async def test_a_call_that_takes_too_long_is_stopped_at_the_server_too(tmp_path:
             with suppress(ServerUnavailable):  # on a slow machine this, too, may take longer than that
                 assert (await talk.call("cancelled")).text == "1"
                 break
-
-
-async def test_what_a_server_refuses_is_said_and_it_goes_on(tmp_path: Path) -> None:
-    async with talking(faulty(), tmp_path) as talk:
-        with pytest.raises(ValueError, match="Unknown tool: nothing"):
-            await talk.call("nothing")
-        assert (await talk.call("echo", text="on")).text == "on"
 
 
 async def test_a_server_that_dies_is_named_and_started_again(tmp_path: Path) -> None:

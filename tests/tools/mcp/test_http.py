@@ -6,7 +6,9 @@ import math
 import socket
 import stat
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -17,6 +19,29 @@ from tui_agent.settings.schema import McpSettings, OAuth
 from tui_agent.tools.mcp import process
 from tui_agent.tools.mcp.configuration import ServerUnavailable
 from tui_agent.tools.mcp.servers import ToolServers
+
+Opens: TypeAlias = Callable[..., ToolServers]
+
+
+@pytest.fixture
+def open_web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opens:
+    """Opens the servers of a session with one at this address, which is called web; the browser does nothing."""
+    monkeypatch.setenv("BROWSER", "true")
+
+    def opened(url: str, oauth: OAuth | None = None) -> ToolServers:
+        settings = McpSettings(servers={"web": ToolServer(url=f"{url}/mcp", oauth=oauth)})
+        return ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
+
+    return opened
+
+
+async def sign_in(servers: ToolServers) -> bytes:
+    """Sign in at web as a user does in a browser; the page that is seen in the end."""
+    address = await servers.sign_in("web")
+    with await asyncio.to_thread(urllib.request.urlopen, address) as page:
+        seen: bytes = page.read()
+    await servers._signing_in["web"]
+    return seen
 
 
 async def test_a_server_at_an_address_is_called_with_its_headers(
@@ -55,26 +80,19 @@ async def test_an_address_where_nobody_listens_is_named(tmp_path: Path) -> None:
             await talk.connection.start()
 
 
-async def test_signing_in_is_asked_for_done_once_and_remembered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BROWSER", "true")
+async def test_signing_in_is_asked_for_done_once_and_remembered(tmp_path: Path, open_web: Opens) -> None:
     with serving(oauth=True) as server:
-        settings = McpSettings(servers={"web": ToolServer(url=f"{server.url}/mcp")})
-        servers = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
+        servers = open_web(server.url)
         await servers.learn()
         (status,) = servers.statuses()
         assert "asks you to sign in: /mcp login web" in status.error
         assert server.registered == 0, "nothing happens before the user wants it"
-        address = await servers.sign_in("web")
-        with await asyncio.to_thread(urllib.request.urlopen, address) as page:
-            assert b"Signed in" in page.read()
-        await servers._signing_in["web"]
+        assert b"Signed in" in await sign_in(servers)
         assert [status.standing for status in servers.statuses()] == ["started"]
         await servers.close()
         (file,) = (tmp_path / "home" / "mcp" / "sign-ins").iterdir()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        again = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
+        again = open_web(server.url)
         assert again.unknown == ()
         await again._connections["web"].start()
         await again.close()
@@ -82,18 +100,11 @@ async def test_signing_in_is_asked_for_done_once_and_remembered(
         assert not any(token in str(status) for token in server.tokens for status in again.statuses())
 
 
-async def test_a_token_that_is_refused_later_asks_to_sign_in_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BROWSER", "true")
+async def test_a_token_that_is_refused_later_asks_to_sign_in_again(open_web: Opens) -> None:
     with serving(oauth=True) as server:
-        settings = McpSettings(servers={"web": ToolServer(url=f"{server.url}/mcp")})
-        servers = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
+        servers = open_web(server.url)
         for _ in range(2):
-            address = await servers.sign_in("web")
-            with await asyncio.to_thread(urllib.request.urlopen, address):
-                pass
-            await servers._signing_in["web"]
+            await sign_in(servers)
             server.tokens.clear()
             with pytest.raises(ServerUnavailable, match="asks you to sign in: /mcp login web"):
                 await servers._connections["web"].read("x://y")
@@ -108,21 +119,16 @@ async def test_the_transport_before_streamable_http_is_spoken(tmp_path: Path) ->
 
 
 async def test_a_registered_client_signs_in_with_its_secret_scopes_and_port(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, open_web: Opens
 ) -> None:
-    monkeypatch.setenv("BROWSER", "true")
     monkeypatch.setenv("SECRET_OF_MINE", "s-1")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with serving(oauth=True, secret="s-1") as server:
         oauth = OAuth(client_id="mine", client_secret="${SECRET_OF_MINE}", scopes=("read", "write"), callback_port=port)
-        settings = McpSettings(servers={"web": ToolServer(url=f"{server.url}/mcp", oauth=oauth)})
-        servers = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
-        address = await servers.sign_in("web")
-        with await asyncio.to_thread(urllib.request.urlopen, address):
-            pass
-        await servers._signing_in["web"]
+        servers = open_web(server.url, oauth)
+        await sign_in(servers)
         assert [status.standing for status in servers.statuses()] == ["started"]
         await servers.close()
         (asked,) = server.asked
@@ -132,22 +138,17 @@ async def test_a_registered_client_signs_in_with_its_secret_scopes_and_port(
 
 
 async def test_a_token_that_expired_between_two_runs_is_renewed_without_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, open_web: Opens
 ) -> None:
-    monkeypatch.setenv("BROWSER", "true")
     with serving(oauth=True, secret="s-1") as server:
         oauth = OAuth(client_id="mine", client_secret="s-1")
-        settings = McpSettings(servers={"web": ToolServer(url=f"{server.url}/mcp", oauth=oauth)})
-        servers = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
-        address = await servers.sign_in("web")
-        with await asyncio.to_thread(urllib.request.urlopen, address):
-            pass
-        await servers._signing_in["web"]
+        servers = open_web(server.url, oauth)
+        await sign_in(servers)
         await servers.close()
         server.tokens.clear()
         (file,) = (tmp_path / "home" / "mcp" / "sign-ins").iterdir()
         file.write_text(json.dumps({**json.loads(file.read_text()), "expires": "1"}))
-        again = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
+        again = open_web(server.url, oauth)
         await again._connections["web"].start()
         await again.close()
         assert server.renewed == 1

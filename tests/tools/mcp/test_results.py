@@ -12,10 +12,15 @@ from tui_agent.tools.mcp.open_tasks import OpenTasks, call_key
 from tui_agent.tools.mcp.results import output_of, text_of_prompt, text_of_resource
 
 LINK = {"type": "resource_link", "uri": "https://a.example/x", "name": "x"}
+PICTURE = {"type": "image", "mimeType": "image/png", "data": "eA=="}
 
 
 def _text(*said: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text} for text in said]
+
+
+def _inside(**fields: str) -> list[dict[str, Any]]:
+    return [{"type": "resource", "resource": {"uri": "a://b", **fields}}]
 
 
 @pytest.mark.parametrize(
@@ -29,27 +34,11 @@ def _text(*said: str) -> list[dict[str, Any]]:
         (_text("1"), {"a": 1, "b": 2}, '1\n\n{\n "a": 1,\n "b": 2\n}'),
         (_text("no JSON"), {"a": "ü"}, 'no JSON\n\n{\n "a": "ü"\n}'),
         ([LINK, {**LINK, "description": "more\nof it"}], None, "{0} (x)]\n\n{0} (more of it)]"),
-        (
-            [{"type": "audio", "mimeType": "audio/wav", "data": ""}],
-            None,
-            "[sound, audio/wav: it cannot be listened to]",
-        ),
-        ([{"type": "resource", "resource": {"uri": "a://b", "text": "said"}}], None, "[a://b]\nsaid"),
-        (
-            [{"type": "resource", "resource": {"uri": "a://b", "blob": "AAAAAAAA", "mimeType": "x/y"}}],
-            None,
-            "[a://b]\n[6 bytes of the kind x/y: no text]",
-        ),
-        (
-            [{"type": "resource", "resource": {"uri": "a://b", "blob": ""}}],
-            None,
-            "[a://b]\n[0 bytes of the kind unknown: no text]",
-        ),
-        (
-            [{"type": "image", "data": "AA", "mimeType": "image/tiff"}],
-            None,
-            "[a picture of the kind image/tiff: it cannot be looked at]",
-        ),
+        ([{"type": "audio", "mimeType": "a/w", "data": ""}], None, "[sound, a/w: it cannot be listened to]"),
+        (_inside(text="said"), None, "[a://b]\nsaid"),
+        (_inside(blob="AAAAAAAA", mimeType="x/y"), None, "[a://b]\n[6 bytes of the kind x/y: no text]"),
+        (_inside(blob=""), None, "[a://b]\n[0 bytes of the kind unknown: no text]"),
+        ([{**PICTURE, "mimeType": "image/x"}], None, "[a picture of the kind image/x: it cannot be looked at]"),
     ],
 )
 @pytest.mark.parametrize("failed", [False, True])
@@ -61,17 +50,15 @@ def test_what_a_result_says(content: list[dict[str, Any]], structured: object, t
 
 
 def test_pictures_are_looked_at_wherever_they_stand() -> None:
-    picture = {"type": "image", "mimeType": "image/png", "data": "eA=="}
-    inside = {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "image/png", "blob": "eA=="}}
-    output = output_of(CallToolResult.model_validate({"content": [picture, inside]}))
+    (inside,) = _inside(mimeType="image/png", blob="eA==")
+    output = output_of(CallToolResult.model_validate({"content": [PICTURE, inside]}))
     assert (output.text, len(output.images)) == ("", 2)
     resource = ReadResourceResult.model_validate({"contents": [inside["resource"], {"uri": "a://b", "text": "said"}]})
     assert text_of_resource(resource).endswith("said")
 
 
 def test_a_prompts_messages_are_told_with_their_roles() -> None:
-    picture = {"type": "image", "data": "AA", "mimeType": "image/png"}
-    messages = [{"role": "user", "content": _text("do it")[0]}, {"role": "assistant", "content": picture}]
+    messages = [{"role": "user", "content": _text("do it")[0]}, {"role": "assistant", "content": PICTURE}]
     assert text_of_prompt(GetPromptResult.model_validate({"messages": messages})) == "do it\n\n[assistant] [a picture]"
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.tools.support import call
+from tests.tools.world import Person
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
+from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.notes.memory import MAX_DESCRIPTION, MAX_TEXT, Memory, Notes, memory_folder
@@ -129,22 +130,26 @@ async def test_a_lock_that_is_kept_can_be_waited_for_and_cancelled(tmp_path: Pat
     await write(notes, tmp_path, "third")
 
 
-@pytest.mark.parametrize(("mode", "asked", "allowed"), [("auto", 0, True), ("ask", 1, True), ("plan", 0, False)])
-async def test_the_gate_treats_a_note_as_a_change_of_a_file(
-    tmp_path: Path, notes: Notes, mode: Mode, asked: int, allowed: bool
+@pytest.mark.parametrize(
+    ("mode", "trusted", "asked", "allowed"),
+    [("auto", True, 0, True), ("ask", True, 1, True), ("plan", True, 0, False), ("auto", False, 1, True)],
+)
+async def test_the_gate_treats_a_note_as_a_change_of_a_file_and_asks_where_nobody_trusts_the_folder(
+    tmp_path: Path, notes: Notes, mode: Mode, trusted: bool, asked: int, allowed: bool
 ) -> None:
-    questions: list[PermissionQuestion] = []
-
-    async def ask(question: PermissionQuestion) -> PermissionAnswer:
-        questions.append(question)
-        return PermissionAnswer(True)
-
+    person = Person(tmp_path)
+    tool = Memory(notes, trusted=trusted)
+    arguments = {"action": "write", "name": "one", "description": "d", "text": "whole text"}
     workspace = Workspace(tmp_path / "project", read_roots=(tmp_path / "session", notes.folder))
-    arguments = json.dumps({"action": "write", "name": "n", "description": "d", "text": "whole text"})
-    verdict = await PermissionGate(mode, workspace).check(Memory(notes), ToolCall("1", "memory", arguments), ask)
-    assert verdict.allowed is allowed
-    assert len(questions) == asked
-    assert all("whole text" in question.preview.text for question in questions)
+    verdict = await PermissionGate(mode, workspace).check(tool, ToolCall("1", "memory", json.dumps(arguments)), person)
+    assert (verdict.allowed, len(person.questions)) == (allowed, asked)
+    assert all("whole text" in question.preview.text for question in person.questions)
+    await call(tool, tmp_path, **arguments)
+    whence = "" if trusted else " [written in a folder that was not trusted]"
+    assert notes.text() == f"# Memory\n\n- [one](one.md): d{whence}\n"
+    assert ('origin: "written in a folder that was not trusted"' in notes.file("one").read_text()) == (not trusted)
+    notes.index.unlink()
+    assert [note.description for note in notes.listed()] == [f"d{whence}"]
 
 
 def test_each_project_has_its_own_folder(tmp_path: Path) -> None:
@@ -173,27 +178,6 @@ async def test_an_index_of_ones_own_making_is_told_from_a_foreign_one(tmp_path: 
     await write(notes, tmp_path, "j")
     seen.append(own())
     assert seen == [False, True, False, True]
-
-
-async def test_in_an_untrusted_project_a_note_is_asked_about_and_says_where_it_came_from(
-    tmp_path: Path, notes: Notes
-) -> None:
-    tool = Memory(notes, trusted=False)
-    arguments = json.dumps({"action": "write", "name": "one", "description": "d", "text": "Run this."})
-    asked: list[PermissionQuestion] = []
-
-    async def yes(question: PermissionQuestion) -> PermissionAnswer:
-        asked.append(question)
-        return PermissionAnswer(allowed=True)
-
-    gate = PermissionGate("auto", Workspace(tmp_path))
-    assert (await gate.check(tool, ToolCall("1", "memory", arguments), yes)).allowed
-    assert len(asked) == 1
-    await call(tool, tmp_path, **json.loads(arguments))
-    assert notes.text() == "# Memory\n\n- [one](one.md): d [written in a folder that was not trusted]\n"
-    assert 'origin: "written in a folder that was not trusted"' in (notes.folder / "one.md").read_text()
-    notes.index.unlink()
-    assert [note.description for note in notes.listed()] == ["d [written in a folder that was not trusted]"]
 
 
 async def test_notes_are_private(tmp_path: Path, notes: Notes) -> None:
