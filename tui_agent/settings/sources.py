@@ -224,11 +224,7 @@ class _Load:
 
     def settings(self) -> Settings:
         """The settings object; every value was checked when it was assigned."""
-        tree: dict[str, object] = {
-            "sources": self.sources,
-            "overridden": self.overridden,
-            "notices": self.notices,
-        }
+        tree: dict[str, object] = {"sources": self.sources, "overridden": self.overridden, "notices": self.notices}
         for key, value in self.values.items():
             *sections, name = key.split(".")
             place = tree

@@ -89,14 +89,5 @@ CACHE_WRITES: Final = Metric(
 )
 DOLLARS: Final = Metric("tui_agent.cost", "USD", "What model calls cost, as far as prices are known.")
 WAITS: Final = Metric("tui_agent.wait.duration", "s", "Waits for a provider's limit or capacity.", _LONG)
-METRICS: Final = (
-    TOKENS,
-    CALL_DURATION,
-    TURN_DURATION,
-    TOOL_DURATION,
-    CACHE_READS,
-    CACHE_WRITES,
-    DOLLARS,
-    WAITS,
-)
+METRICS: Final = (TOKENS, CALL_DURATION, TURN_DURATION, TOOL_DURATION, CACHE_READS, CACHE_WRITES, DOLLARS, WAITS)
 TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105

@@ -6,13 +6,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.entries import Outcome
 from tui_agent.conversation.tasks import ASK, PLAN, TaskPlan, approval
-from tui_agent.tools.base import (
-    PermissionQuestion,
-    Preview,
-    ToolContext,
-    ToolFailure,
-    ToolOutput,
-)
+from tui_agent.tools.base import PermissionQuestion, Preview, ToolContext, ToolFailure, ToolOutput
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
 

@@ -13,9 +13,7 @@ class ToolRegistry:
     """Tools by name, sorted, so that the prefix of requests does not depend on the order in which they were given."""
 
     def __init__(
-        self,
-        tools: Iterable[Tool | Callable[..., object]],
-        more: Callable[[str], Tool | None] = lambda _: None,
+        self, tools: Iterable[Tool | Callable[..., object]], more: Callable[[str], Tool | None] = lambda _: None
     ) -> None:
         """A plain function among `tools` is wrapped by `functions.tool`. `more` looks up tools that come and go, by
         name; they are not among the `definitions`.

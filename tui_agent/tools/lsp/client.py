@@ -260,11 +260,7 @@ class LanguageServer:
             patience = None if self._busy else SETTLING_S if self._awaited[0] is None else PATIENCE_S
             arriving = asyncio.ensure_future(self._arrived.wait())
             try:
-                await asyncio.wait(
-                    (arriving, self._reading),
-                    timeout=patience,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
+                await asyncio.wait((arriving, self._reading), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 self._is_settled = not arriving.done() and patience is not None
             finally:
                 arriving.cancel()

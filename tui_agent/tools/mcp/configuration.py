@@ -219,7 +219,7 @@ def _of_plugin(plugin: ServerPlugin) -> FoundServers:
         servers={
             usable_name(f"plugin_{called}_{name}"): msgspec.structs.replace(server, env=places | server.env)
             for name, server in found.servers.items()
-        },
+        }
     )
 
 

@@ -26,14 +26,7 @@ from tui_agent.tools.mcp.configuration import (
 )
 from tui_agent.tools.mcp.elicitation import answered
 from tui_agent.tools.mcp.http import SIGNING_IN_S, SignIn, Tokens, Unauthorized, listening
-from tui_agent.tools.mcp.known import (
-    MAX_INSTRUCTIONS,
-    MAX_TOOLS,
-    KnownPrompt,
-    KnownServer,
-    known_tool,
-    unique,
-)
+from tui_agent.tools.mcp.known import MAX_INSTRUCTIONS, MAX_TOOLS, KnownPrompt, KnownServer, known_tool, unique
 from tui_agent.tools.mcp.open_tasks import GOES_ON, OpenTasks, call_key
 from tui_agent.tools.mcp.process import TOO_MANY, ErrorLog, running
 from tui_agent.tracing import current

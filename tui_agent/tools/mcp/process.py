@@ -126,11 +126,7 @@ class ErrorLog:
 
 @asynccontextmanager
 async def running(
-    server: ToolServer,
-    environment: Mapping[str, str],
-    folder: Path,
-    log: ErrorLog,
-    over: Callable[[str], None],
+    server: ToolServer, environment: Mapping[str, str], folder: Path, log: ErrorLog, over: Callable[[str], None]
 ) -> AsyncGenerator[tuple["Reads", "Writes"], None]:
     """Run a server; yields its message streams for the SDK's client. No process of it is left afterwards.
 
