@@ -214,22 +214,19 @@ def test_help_on_adding_a_server_is_help(capsys: pytest.CaptureFixture[str]) -> 
     assert parse(["mcp", "add", "tool", "tool", "--help"]).options.words == ["tool", "tool", "--help"]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["what", "is", "this"],
-        ["-p", "what", "is", "this"],
-        ["what", "--model", "offline", "is", "this"],
-        ["what", "is", "this", "-p"],
-        ["--yolo", "-p", "what is", "--model", "offline", "this"],
-        ["-p", "--", "what", "is this"],
-        ["what", "is", "--", "this"],
-    ],
-)
-def test_several_words_are_one_prompt(arguments: list[str]) -> None:
-    parsed = parse(arguments)
-    assert (parsed.command, " ".join(parsed.options.words)) == ("", "what is this")
-    assert bool(parsed.settings) == ("--model" in arguments)
+def test_several_words_are_one_prompt() -> None:
+    for line in (
+        "what is this",
+        "-p what is this",
+        "what --model offline is this",
+        "what is this -p",
+        "--yolo -p 'what is' --model offline this",
+        "-p -- what 'is this'",
+        "what is -- this",
+    ):
+        parsed = parse(shlex.split(line))
+        assert (parsed.command, " ".join(parsed.options.words)) == ("", "what is this")
+        assert bool(parsed.settings) == ("--model" in line)
     assert parse(["--", "-p", "--yolo"]).options.words == ["-p", "--yolo"]
 
 
@@ -478,20 +475,17 @@ def test_a_terminal_for_input_alone_is_not_enough(run: Run, home: Path, folder: 
     assert "needs a terminal" in refused(done)
 
 
-def test_what_an_untrusted_project_brings_is_said_to_be_ignored_once(run: Run, folder: Path) -> None:
-    (folder / "AGENTS.md").write_text("Speak of the sea.")
-    done = run("-p", "hello", "--model", "offline")
-    assert done.returncode == 0
-    assert done.stderr.count("AGENTS.md") == 1
-    assert "Not trusted, so ignored: AGENTS.md; --trust uses it" in done.stderr
-    assert "ignored" not in run("-p", "hello", "--model", "offline", "--trust").stderr
-
-
-def test_what_a_project_runs_since_it_was_trusted_waits_for_another_yes(run: Run, folder: Path) -> None:
+def test_what_an_untrusted_project_brings_is_ignored_and_what_it_runs_later_waits_for_another_yes(
+    run: Run, folder: Path
+) -> None:
     mark = folder / "mark"
     (folder / "AGENTS.md").write_text("Speak of the sea.")
     asked = ("-p", "hello", "--model", "offline")
-    assert run(*asked, "--trust").returncode == 0
+    done = run(*asked)
+    assert done.returncode == 0
+    assert done.stderr.count("AGENTS.md") == 1
+    assert "Not trusted, so ignored: AGENTS.md; --trust uses it" in done.stderr
+    assert "ignored" not in run(*asked, "--trust").stderr
     (folder / ".claude").mkdir()
     hooks = {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": f"touch {mark}"}]}]}
     (folder / ".claude/settings.json").write_text(json.dumps({"hooks": hooks}))
@@ -505,12 +499,7 @@ def test_what_a_project_runs_since_it_was_trusted_waits_for_another_yes(run: Run
     mark.unlink()
     assert "ignored" not in run(*asked).stderr
     assert mark.exists()
-
-
-def test_a_server_that_the_user_adds_to_a_trusted_project_is_no_news(run: Run, folder: Path) -> None:
-    (folder / "AGENTS.md").write_text("Speak of the sea.")
-    asked = ("-p", "hello", "--model", "offline")
-    assert run(*asked, "--trust").returncode == 0
+    # A server that the user adds is no news.
     assert run("mcp", "add", "files", "--scope", "project", "--", "npx", "files").returncode == 0
     assert "ignored" not in run(*asked).stderr
     (folder / ".mcp.json").write_text('{"mcpServers": {"files": {"command": "npx", "args": ["other"]}}}')

@@ -5,8 +5,6 @@ import unicodedata
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.examples import examples
 from tui_agent.visible import CONTINUED, original, visible, visible_line
@@ -46,11 +44,6 @@ def test_thousands_of_hostile_texts_come_back_exactly() -> None:
         check(text)
 
 
-@given(st.text(st.characters(exclude_categories=())))
-def test_any_text_comes_back_exactly(text: str) -> None:
-    check(text)
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -70,7 +63,7 @@ def test_how_it_looks(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
-@pytest.mark.parametrize("piece", ["x", "\x1b", "\t", " ", "\n", "日", "\u0301", " \n"])
-def test_a_long_text_comes_back_exactly(piece: str) -> None:
-    text = piece * (300_000 // len(piece))
-    assert original(visible(text)) == text
+def test_a_long_text_comes_back_exactly() -> None:
+    for piece in ("x", "\x1b", "\t", " ", "\n", "日", "\u0301", " \n"):
+        text = piece * (300_000 // len(piece))
+        assert original(visible(text)) == text

@@ -44,10 +44,7 @@ def fork_from_one(config: pytest.Config, specs: Sequence[execnet.XSpec]) -> None
         f"serve({alive}, {numbers!r}, {str(folder)!r}, {arguments!r})"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        pass_fds=(alive, *numbers),
+        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(alive, *numbers)
     )
     os.close(alive)
     for each in listening:

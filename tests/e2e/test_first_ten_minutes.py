@@ -50,7 +50,7 @@ SCRIPT: Final = Script(
         Turn((Step(text=TALK, chunk=36, fault=Fault(kind="stall", after=30, seconds=8)),), when="Talk on"),
         Turn((Step(text=TALK),), when="Talk"),
         Turn((Step(text="Yes, and more."),)),
-    ),
+    )
 )
 
 

@@ -82,13 +82,10 @@ def test_the_app_ends_its_command(tmp_path: Path, number: signal.Signals) -> Non
     assert not (program.home / "logs").exists()
 
 
-@pytest.mark.parametrize("left", ["ignored", "blocked"])
-def test_the_app_ends_with_its_terminal_whatever_its_parent_left_it(tmp_path: Path, left: str) -> None:
+def test_the_app_ends_with_its_terminal_whatever_its_parent_left_it(tmp_path: Path) -> None:
     def leave() -> None:
-        if left == "ignored":
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        else:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
     program = Program.in_folder(tmp_path)
     command, *arguments = [*program.command, "--model", "offline"]

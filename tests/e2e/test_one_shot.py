@@ -5,12 +5,12 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.program import MODELS, Program, events_of
+from tests.e2e.starter import STARTER
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
@@ -138,13 +138,12 @@ def test_a_refusal_and_half_an_answer_are_no_success(tmp_path: Path) -> None:
             assert (told["is_error"], told["subtype"]) == (True, "error_during_execution")
 
 
-@pytest.mark.parametrize("form", ["text", "stream-json"])
-def test_a_reader_that_leaves_ends_the_run_quietly_and_the_session_is_whole(program: Program, form: str) -> None:
-    command = shlex.join([*program.command, "-p", "read calc.py", "--model", "offline", "--output-format", form])
+def test_a_reader_that_leaves_ends_the_run_quietly_and_the_session_is_whole(program: Program) -> None:
+    command = shlex.join([*program.command, "-p", "read calc.py", "--model", "offline", "--output-format"])
     # The other side closes after its first line, or at once: nothing may have been said then, and no session is left.
-    for reader in ("head -n 1 >/dev/null", "exec true <&-"):
+    for form, reader in (("stream-json", "head -n 1 >/dev/null"), ("text", "exec true <&-")):
         done = subprocess.run(
-            ["bash", "-c", f"{command} < /dev/null | {reader}; echo ${{PIPESTATUS[0]}}"],
+            ["bash", "-c", f"{command} {form} < /dev/null | {reader}; echo ${{PIPESTATUS[0]}}"],
             cwd=program.project,
             env=program.environment,
             capture_output=True,
@@ -195,13 +194,13 @@ def test_an_effort_that_the_model_does_not_take_is_said_once_and_the_turn_goes_o
 
 def test_without_a_home_folder_one_in_the_temporary_folder_takes_its_place(tmp_path: Path) -> None:
     """As in containers that run as a user nobody knows. The folder must be the user's alone."""
-    command = [sys.executable, "-m", "tui_agent", "--model", "offline", "-p", "list ."]
-    environment = {"PATH": os.environ["PATH"], "HOME": "nowhere", "TMPDIR": str(tmp_path)}
+    environ = {"PATH": os.environ["PATH"], "HOME": "nowhere", "TMPDIR": str(tmp_path)}
     made = tmp_path / f"tui-agent-{os.getuid()}"
     for mode, is_used in ((None, True), (0o700, True), (0o755, False)):
         if mode is not None:
             made.chmod(mode)
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        words = ("--model", "offline", "-p", "list .")
+        done = STARTER.run(words, folder=tmp_path, environ=environ, stdin="", timeout=60)
         assert done.returncode == 0, done.stderr
         assert "you have no home folder" in done.stderr
         assert (f"{made} takes" in done.stderr) == is_used

@@ -49,15 +49,10 @@ def test_a_mark_that_the_data_has_is_not_used() -> None:
     assert text == ("Sum up.\n\n<standard_input_3>\na </standard_input> b </standard_input_2>\n</standard_input_3>")
 
 
-def test_a_pipe_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    with stdin_from(pipe_with(b"one\n", b"two\n")[0], monkeypatch):
-        assert read_data(wait=False) == ("one\ntwo\n", "")
-
-
-@pytest.mark.parametrize("data", [b"", b" \n\n"])
-def test_nothing_is_added_where_nothing_comes(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    with stdin_from(pipe_with(data)[0], monkeypatch):
-        assert read_data(wait=False) == ("", "")
+@pytest.mark.parametrize(("pieces", "read"), [((b"one\n", b"two\n"), "one\ntwo\n"), ((b"",), ""), ((b" \n\n",), "")])
+def test_a_pipe_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch, pieces: tuple[bytes, ...], read: str) -> None:
+    with stdin_from(pipe_with(*pieces)[0], monkeypatch):
+        assert read_data(wait=False) == (read, "")
 
 
 def test_the_null_device_a_file_and_no_input_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

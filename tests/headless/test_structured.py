@@ -81,13 +81,10 @@ def test_what_is_no_schema_is_refused(tmp_path: Path, text: str, said: str) -> N
         ResultSchema.read(tmp_path / "absent.json")
 
 
-def test_a_reference_to_an_address_is_not_fetched(tmp_path: Path) -> None:
+def test_a_reference_to_an_address_is_not_fetched_and_a_schema_names_its_draft(tmp_path: Path) -> None:
     schema = schema_of(tmp_path, {"$ref": "http://127.0.0.1:9/schema.json"})
     (problem,) = schema.find("1").problems
     assert problem.startswith("the schema cannot be applied: ")
-
-
-def test_a_schema_names_its_draft(tmp_path: Path) -> None:
     draft_4 = {"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 3, "exclusiveMinimum": True}
     assert schema_of(tmp_path, draft_4).find("3").problems
     assert not schema_of(tmp_path, draft_4).find("4").problems

@@ -228,9 +228,7 @@ def test_a_folder_without_a_plugin_or_a_branch_is_refused(
     assert list((home / "plugins").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "source", ["http://a.example/x", "git://a.example/x", "ext::sh -c true", "--upload-pack=x", "no"]
-)
-def test_other_addresses_are_refused(source: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plugin", "add", "--", source]) == 2
-    assert "no https, ssh or file address" in capsys.readouterr().err
+def test_other_addresses_are_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for source in ("http://a.example/x", "git://a.example/x", "ext::sh -c true", "--upload-pack=x", "no"):
+        assert main(["plugin", "add", "--", source]) == 2
+        assert "no https, ssh or file address" in capsys.readouterr().err

@@ -48,13 +48,7 @@ def _picture(app: TuiAgent) -> list[str]:
 
 @pytest.mark.parametrize(
     ("size", "theme"),
-    [
-        ((120, 40), "dusk"),
-        ((80, 24), "paper"),
-        ((60, 20), "terminal"),
-        ((130, 13), "contrast"),
-        ((72, 13), "mist"),
-    ],
+    [((120, 40), "dusk"), ((80, 24), "paper"), ((60, 20), "terminal"), ((130, 13), "contrast"), ((72, 13), "mist")],
 )
 async def test_what_takes_its_place_looks_the_same(arguments: Arguments, size: tuple[int, int], theme: str) -> None:
     settings = Settings(model=ModelSettings(id="offline"), ui=UiSettings(theme=theme, keymap=("nothing=x",)))

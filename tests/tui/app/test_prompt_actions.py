@@ -281,7 +281,7 @@ async def test_the_clipboard_says_why_it_has_no_picture_and_an_editor_needs_a_te
         assert app.entry.prompt.text == "copied here"
 
 
-def test_the_editor_gets_the_draft_in_a_private_file_and_no_keys(tmp_path: Path) -> None:
+def test_an_editor_and_a_shell_have_the_terminal_and_give_it_back(tmp_path: Path) -> None:
     project, seen = tmp_path / "project", tmp_path / "seen"
     script = tmp_path / "editor"
     script.write_text(
@@ -307,5 +307,14 @@ def test_the_editor_gets_the_draft_in_a_private_file_and_no_keys(tmp_path: Path)
         terminal.shows("Ctrl+R finds what was written there")
         terminal.process.send(", and on")
         terminal.shows("edited by hand and more, and on")
+        terminal.process.send("\x03!cd /\r")
+        terminal.shows("cd / has no effect on what follows")
+        terminal.process.send("!PS1=in''side sh\r")
+        terminal.shows("inside")
+        terminal.process.send("test -t 0 && echo it-is-a-terminal > told; exit 4\r")
+        terminal.shows("ended with 4")
+        assert (project / "told").read_text() == "it-is-a-terminal\n"
+        terminal.process.send("hello again")
+        terminal.shows("hello again")
     finally:
         terminal.close()

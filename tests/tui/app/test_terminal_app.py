@@ -164,52 +164,32 @@ def test_the_screen_is_drawn_though_errors_go_to_a_file(folder: Path, tmp_path: 
         terminal.close()
 
 
-def test_a_permission_is_given_with_a_key(terminal: Terminal, folder: Path) -> None:
+def test_odd_input_and_other_sizes_at_any_moment(terminal: Terminal) -> None:
     terminal.shows("ready")
-    terminal.process.send("run touch made\r")
-    terminal.shows("Esc stops the turn")
-    assert not (folder / "made").exists()
-    terminal.process.send("1")
-    terminal.until((folder / "made").exists)
-    terminal.shows("ready")
-
-
-def test_a_large_paste_is_a_chip_and_the_keys_go_on(terminal: Terminal) -> None:
-    terminal.shows("ready")
+    for size in ((5, 20), (2, 8), (60, 200)):
+        terminal.process.send("read hello.txt\r")
+        terminal.screen.resize(*size)
+        terminal.process.setwinsize(*size)
+        terminal.read()
+        terminal.screen.resize(ROWS, COLUMNS)
+        terminal.process.setwinsize(ROWS, COLUMNS)
+        terminal.shows("hello from the file")
+        terminal.process.send("still here")
+        terminal.shows("still here")
+        terminal.process.send("\x03")
+        terminal.until(lambda: "still here" not in terminal.text)
     terminal.process.send("\x1b[200~" + "some text\r\n" * 20_000 + "\x1b[201~")
     terminal.shows("[pasted 20,000 lines]")
-    terminal.process.send(" and more")
-    terminal.shows("lines] and more")
-
-
-def test_bytes_that_are_no_text_do_not_end_it(terminal: Terminal) -> None:
-    terminal.shows("ready")
-    terminal.process.send(b"a\xff\xfe\xc3(b")
+    terminal.process.send(b" and a\xff\xfe\xc3(b")
+    terminal.shows("lines] and ")
     terminal.shows("(b")
-
-
-@pytest.mark.parametrize("size", [(5, 20), (2, 8), (60, 200)])
-def test_another_size_at_any_moment(terminal: Terminal, size: tuple[int, int]) -> None:
-    terminal.shows("ready")
-    terminal.process.send("read hello.txt\r")
-    terminal.screen.resize(*size)
-    terminal.process.setwinsize(*size)
-    terminal.read()
-    terminal.screen.resize(ROWS, COLUMNS)
-    terminal.process.setwinsize(ROWS, COLUMNS)
-    terminal.shows("hello from the file")
-    terminal.process.send("still here")
-    terminal.shows("still here")
-
-
-def test_the_last_of_many_sizes_counts(terminal: Terminal) -> None:
-    terminal.shows("ready")
+    # The last of many sizes counts.
     for _ in range(12):
         for size in [(5, 20), (ROWS, COLUMNS)] * 20:
             terminal.process.setwinsize(*size)
         # What stood there is lost: it did not fit.
         terminal.screen.erase_in_display(2)
-        terminal.until(lambda: "ready" in terminal.screen.display[-1] and "F1 shows keys" in terminal.text)
+        terminal.until(lambda: "ready" in terminal.screen.display[-1] and "(b" in terminal.text)
 
 
 def test_what_is_typed_before_the_first_picture_stands_in_the_prompt(from_the_shell: Terminal) -> None:
@@ -225,16 +205,13 @@ def test_what_is_typed_before_the_first_picture_stands_in_the_prompt(from_the_sh
     terminal.until(lambda: "│ typed early" not in terminal.text)
 
 
-def test_a_line_typed_before_the_program_reads_is_sent(from_the_shell: Terminal) -> None:
+@pytest.mark.parametrize(("typed", "shown"), [("read hello.txt\r", "hello from the file"), ("one\rtwo\r", "│ two")])
+def test_a_line_typed_before_the_program_reads_is_sent_and_several_are_not(
+    from_the_shell: Terminal, typed: str, shown: str
+) -> None:
     """The terminal still has lines then, and puts a line feed for Enter."""
-    from_the_shell.process.send("read hello.txt\r")
-    from_the_shell.shows("hello from the file")
-
-
-def test_lines_pasted_before_the_program_reads_are_not_sent(from_the_shell: Terminal) -> None:
-    from_the_shell.process.send("one\rtwo\r")
-    from_the_shell.shows("│ one")
-    from_the_shell.shows("│ two")
+    from_the_shell.process.send(typed)
+    from_the_shell.shows(shown)
 
 
 def test_ctrl_c_before_the_first_picture_empties_all_that_was_typed_before_it(

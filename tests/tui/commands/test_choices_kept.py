@@ -1,7 +1,5 @@
 """A theme and a mode that were chosen are there at the next start; that they are kept is said once of each."""
 
-import json
-
 import pytest
 
 from tests.tui.app.test_prompt_actions import _environment, arguments
@@ -29,19 +27,9 @@ async def test_choices_are_kept_and_that_is_said_once(arguments: Arguments) -> N
     assert app.settings == settings
 
 
-async def test_a_broken_file_is_left_alone_and_told(arguments: Arguments) -> None:
-    arguments.home.mkdir()
-    (arguments.home / "config.json").write_text("{")
-    async with running(arguments, Settings()) as (app, pilot):
-        await send(app, pilot, "/theme light")
-        await until(pilot, lambda: app.theme == "paper")
-        await send(app, pilot, "/theme mist")
-        await until(pilot, lambda: "counts until the program ends" in said(app))
-        assert app.theme == "mist"
-    assert (arguments.home / "config.json").read_text() == "{"
-
-
-async def test_a_theme_that_was_only_looked_at_is_not_kept(arguments: Arguments) -> None:
+async def test_a_theme_that_was_only_looked_at_is_not_kept_and_a_broken_file_is_left_alone(
+    arguments: Arguments,
+) -> None:
     async with running(arguments, Settings()) as (app, pilot):
         before = app.theme
         await send(app, pilot, "/theme ")
@@ -50,8 +38,15 @@ async def test_a_theme_that_was_only_looked_at_is_not_kept(arguments: Arguments)
         assert app.theme != before
         await pilot.press("escape")
         await until(pilot, lambda: app.theme == before)
-    assert not (arguments.home / "config.json").exists()
-    assert json.dumps(app.settings.sources) == "{}"
+        assert not (arguments.home / "config.json").exists()
+        assert app.settings.sources == {}
+        (arguments.home / "config.json").write_text("{")
+        await send(app, pilot, "/theme light")
+        await until(pilot, lambda: app.theme == "paper")
+        await send(app, pilot, "/theme mist")
+        await until(pilot, lambda: "counts until the program ends" in said(app))
+        assert app.theme == "mist"
+    assert (arguments.home / "config.json").read_text() == "{"
 
 
 def test_a_terminal_of_sixteen_colours_gets_its_own(arguments: Arguments, monkeypatch: pytest.MonkeyPatch) -> None:

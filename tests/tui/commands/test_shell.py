@@ -1,8 +1,5 @@
 """Which shell commands of the user's are given the terminal, and which have no effect."""
 
-from pathlib import Path
-
-from tests.tui.app.test_terminal_app import Terminal
 from tui_agent.tui.commands.shell import needs_terminal, only_changes_folder
 
 NEED_IT = (
@@ -24,22 +21,3 @@ def test_programs_that_need_the_terminal_and_programs_that_are_watched() -> None
 def test_a_change_of_folder_alone_has_no_effect() -> None:
     assert all(map(only_changes_folder, ("cd", "cd /tmp", "pushd src")))
     assert not any(map(only_changes_folder, ("cd /tmp && ls", "cdrecord", "ls", "(cd src; make)")))
-
-
-def test_a_program_has_the_terminal_and_gives_it_back(tmp_path: Path) -> None:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    terminal = Terminal(folder, tmp_path / "home", "--model", "offline")
-    try:
-        terminal.shows("ready")
-        terminal.process.send("!cd /\r")
-        terminal.shows("cd / has no effect on what follows")
-        terminal.process.send("!PS1=in''side sh\r")
-        terminal.shows("inside")
-        terminal.process.send("test -t 0 && echo it-is-a-terminal > seen; exit 3\r")
-        terminal.shows("ended with 3")
-        assert (folder / "seen").read_text() == "it-is-a-terminal\n"
-        terminal.process.send("hello again")
-        terminal.shows("hello again")
-    finally:
-        terminal.close()

@@ -35,7 +35,9 @@ async def test_a_person_goes_back_reads_compares_and_forks(monkeypatch: pytest.M
     async with talked(project_of_parts(monkeypatch, tmp_path, parts=7), (80, 24)) as (app, pilot):
         await send(app, pilot, "/clear-results!")
         await read(app, pilot, 6)
-        await send(app, pilot, "/at")
+        panel = await panel_of(app, pilot)
+        panel.take_keys()
+        await pilot.press("a")
         await until(pilot, lambda: shown(app) == 14)
         await pilot.press("left")
         await until(pilot, lambda: shown(app) == 13)
@@ -53,16 +55,6 @@ async def test_a_person_goes_back_reads_compares_and_forks(monkeypatch: pytest.M
         agent, answer = await app.agent(), screen.seen.call.seq
         await pilot.press("f")
         await until(pilot, lambda: agent.context.newest_answer == answer)
-
-
-async def test_the_panel_leads_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    async with talked(project_of_parts(monkeypatch, tmp_path, parts=6)) as (app, pilot):
-        panel = await panel_of(app, pilot)
-        panel.take_keys()
-        await pilot.press("a")
-        await until(pilot, lambda: shown(app) == 12)
-        await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, CallsScreen))
 
 
 @pytest.mark.parametrize("count", [1, 5, 40, 41, 5_000])

@@ -10,16 +10,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from tests.bench.long_session import write_session
-from tests.tui.app_of_parts import (
-    OFFLINE,
-    agent_of,
-    blocks,
-    project_of_parts,
-    running,
-    send,
-    until,
-    workers_finished,
-)
+from tests.tui.app_of_parts import OFFLINE, agent_of, blocks, project_of_parts, running, send, until, workers_finished
 from tui_agent.arguments import Arguments
 from tui_agent.context.changes import StepPreview
 from tui_agent.storage.log import LogStore

@@ -25,7 +25,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     terminal.close()
 
 
-def test_panel_and_preview(terminal: Terminal) -> None:
+def test_panel_and_preview_and_a_summary_edited_in_both_ways(terminal: Terminal, tmp_path: Path) -> None:
     terminal.shows("ready")
     terminal.process.send("read part0.txt, part1.txt, part2.txt, part3.txt and part4.txt\r")
     terminal.shows("part4.txt")
@@ -43,16 +43,6 @@ def test_panel_and_preview(terminal: Terminal) -> None:
     terminal.shows("Leaves the view: 2")
     terminal.process.send("\r")
     terminal.shows("2 results cleared")
-    terminal.process.send("/compact!\r")
-    terminal.shows("older turns summarised")
-    terminal.process.send("\x04")
-    assert terminal.ends() == 0
-
-
-def test_a_summary_is_edited_in_both_ways_and_used(terminal: Terminal, tmp_path: Path) -> None:
-    terminal.shows("ready")
-    terminal.process.send("read part0.txt, part1.txt, part2.txt, part3.txt and part4.txt\r")
-    terminal.until(lambda: "ready" in terminal.text and "line of part 4" in terminal.text)
     terminal.process.send("/compact\r")
     terminal.shows("Summarise the older turns?")
     terminal.process.send("\r")

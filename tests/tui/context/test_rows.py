@@ -16,18 +16,17 @@ from tui_agent.context.cache_life import CacheState
 from tui_agent.context.changes import ChangePreview, StepPreview
 from tui_agent.context.economics import StepPrice
 from tui_agent.context.forecast import Forecast, StepAhead
-from tui_agent.context.stats import Activity, ContextStats, ModelUse, ServerUse, SubtaskUse
+from tui_agent.context.stats import Activity, ContextStats, ModelUse, SubtaskUse
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.fold import MeasuredCall
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.sizes import Category, TextSize
 from tui_agent.conversation.states import ItemState
 from tui_agent.tui.context.previews import preview_rows, switch_rows
-from tui_agent.tui.context.rows import ItemKey, StepKey, WordsKey, panel_rows, short_age
+from tui_agent.tui.context.rows import ItemKey, StepKey, panel_rows, short_age
 from tui_agent.tui.dialogs.row_list import ListRow
-from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
+from tui_agent.tui.painting.glyphs import UNICODE, Glyphs
 from tui_agent.tui.painting.palette import Look, Palette
-from tui_agent.tui.painting.themes import THEMES
 
 HOSTILE = "\x1b[31mred\x1b]0;x\x07 [/b] \u202eevil\u200b 漢字 e\u0301\U0001f468\u200d\U0001f469 \t tab\nnext"
 NOW = 10_000.0
@@ -140,46 +139,6 @@ def test_of_a_long_conversation_only_the_items_in_view_are_looked_at() -> None:
     assert rows.place_of(StepKey(9)) is not None
 
 
-def test_hostile_text_is_shown_safely() -> None:
-    shown = "\n".join(texts(panel_rows(seen(), NOW, lambda _: HOSTILE, 100), 100))
-    for character in "\x1b\x07\u202e\u200b\u200d\t":
-        assert character not in shown
-    assert "[/b]" in shown
-
-
-def test_the_users_words_stand_newest_first_with_what_became_of_their_message() -> None:
-    rows = panel_rows(seen(), NOW, lambda _: HOSTILE, 60)
-    place = rows.place_of(WordsKey(999))
-    assert place is not None
-    title, *shown = texts(rows[place - 1 : place + 3], 60)
-    assert "Your own words: 3" in title
-    assert "Never touch `main`." in shown[0]
-    assert "pinned" not in shown[0] + shown[1]
-    assert "in view" not in shown[0] + shown[1]
-    assert "pinned" in shown[2]
-    assert rows.place_of(WordsKey(3)) is None
-
-
-def test_every_fact_is_there() -> None:
-    shown = "\n".join(texts(panel_rows(seen(), NOW, lambda _: "the text", 100), 100))
-    for fact in (
-        "Next: clearing old tool results in about 9 calls. It frees 12k tokens, costs about $0.031 and is",
-        "paid back after 8 calls. /clear-results previews it.",
-        *("~46,400 of 200,000", "23%", "Tool results", "40,000", "Newest, stays", "Room for answer", "16,384"),
-        *("Clearing from", "120,000", "60%", "3 calls, largest 50,000"),
-        *("1h  cleared 3", "undone", "50k → 46k", "Summaries", "last 1m00s ago", "From the cache", "84%"),
-        *("Results put into files", "Subtasks", "pinned", "cleared", "digested", "summarised", "recorded", "restored"),
-        *("In the conversation: 7", "the text"),
-    ):
-        assert fact in shown, fact
-
-
-def test_the_panel_of_an_ascii_terminal_is_ascii() -> None:
-    plain = structs.replace(seen(), items=items("read_file"), steps=())
-    rows = panel_rows(plain, NOW, lambda _: "text", 100)
-    assert "".join(line for line in texts(rows, 100, ASCII) if "\u6f22" not in line and "evil" not in line).isascii()
-
-
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [(-1, "0s"), (59, "59s"), (60, "1m"), (7_300, "2h"), (86_399, "23h"), (86_400, "1d"), (1e9, "999d")],
@@ -241,13 +200,6 @@ def test_an_activity_is_told_with_its_note_where_it_has_one() -> None:
     assert ("focus: " in told, "focus: " in silent) == (True, False)
 
 
-def test_the_pinned_words_stand_out() -> None:
-    rows = panel_rows(seen(), NOW, lambda _: "", 80)
-    colors = Look(Palette.from_theme(THEMES[0].to_color_system().generate()), UNICODE)
-    styles = {row.key.seq: row.draw(80, colors).segments[1].style for row in rows if isinstance(row.key, WordsKey)}
-    assert styles == {2: colors.palette.accent, 5: colors.palette.base, 999: colors.palette.base}
-
-
 def test_the_end_of_the_cache_is_under_the_other_figures() -> None:
     until = structs.replace(seen(), stats=structs.replace(seen().stats, cache_until=NOW + 200))
     rows = texts(panel_rows(until, NOW, lambda _: "", 60), 60)
@@ -257,14 +209,3 @@ def test_the_end_of_the_cache_is_under_the_other_figures() -> None:
     assert clock is not None
     assert clock.end() == share.index("%") + 1
     assert not any("Cache lives" in row for row in texts(panel_rows(until, NOW + 300, lambda _: "", 60), 60))
-
-
-def test_each_server_of_tools_is_told_with_what_it_takes_and_saves() -> None:
-    seen_ = seen()
-    use = ServerUse(name="docs", sent=1_200, saved=3_400, sent_usd=0.01, saved_usd=0.02)
-    rows = panel_rows(
-        structs.replace(seen_, stats=structs.replace(seen_.stats, servers=(use,))), NOW, lambda _: "", 100
-    )
-    (line,) = [text for text in texts(rows, 100) if "docs" in text]
-    assert "1,200" in line
-    assert "saves 3,400" in line

@@ -15,15 +15,7 @@ from tui_agent.agent.events import STEPS
 from tui_agent.context.effects import StepName
 from tui_agent.context.layers.shortening import TOO_LARGE
 from tui_agent.conversation.blocks import Text
-from tui_agent.conversation.entries import (
-    AnyEntry,
-    Message,
-    ModelSwitched,
-    Prefix,
-    Shortened,
-    Usage,
-    user_message,
-)
+from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Prefix, Shortened, Usage, user_message
 from tui_agent.conversation.states import ItemState
 from tui_agent.settings import ContextSettings, ModelSettings, Settings
 from tui_agent.tui.app.app import TuiAgent

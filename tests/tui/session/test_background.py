@@ -38,6 +38,32 @@ async def test_turns_go_on_unseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         await app.run_command("/background")
         assert said(app)[-1] == "No turn runs"
 
+        # The question of one begun there is said in its words, and answered here.
+        await app.run_command('/background call ask_user {"question":"Which port?","choices":["80","81"]}')
+        await until(pilot, lambda: said(app)[-1].endswith("asks: Which port?"))
+        asks = await waiting(arguments.home)
+        (info,) = [info for info in await list_sessions(arguments.home) if info.id == asks]
+        looking = app.run_worker(visit(app, arguments.home, info))
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        options = app.screen.query_one(OptionList).options
+        assert [str(option.prompt).strip(" •").split("  ")[0] for option in options] == [
+            "Answer its question",
+            "Look in",
+            "Stop its turn",
+        ]
+        assert "Which port?" in str(options[0].prompt)
+        assert str(app.screen.query(Static).first().render()).endswith(": asks you, in the background")
+        await pilot.press("escape")
+        assert await looking.wait() is False
+        gone = msgspec.structs.replace(info, id="gone")
+        assert await visit(app, arguments.home, gone) is False
+        answering = app.run_worker(answer(app, arguments.home, asks, "it"))
+        await until(pilot, lambda: app.permission.has_focus)
+        assert app.permission._reason == "The session “it” asks."
+        await pilot.press("1")
+        await answering.wait()
+        await until(pilot, lambda: not app.background.running)
+
         # A turn that runs here is sent there: another session is opened, and the turn goes on.
         first = app.conductor.session
         assert first is not None
@@ -66,33 +92,3 @@ async def test_turns_go_on_unseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         assert app.is_running
     assert not SessionLock.is_held(first.folder)
     assert not list((arguments.home / "running").iterdir())
-
-
-async def test_the_question_of_a_turn_in_the_background_is_said_in_its_words(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    arguments = project_of_parts(monkeypatch, tmp_path, 1)
-    async with running(arguments) as (app, pilot):
-        await app.run_command('/background call ask_user {"question":"Which port?","choices":["80","81"]}')
-        await until(pilot, lambda: said(app)[-1].endswith("asks: Which port?"))
-        asks = await waiting(arguments.home)
-        (info,) = [info for info in await list_sessions(arguments.home) if info.id == asks]
-        looking = app.run_worker(visit(app, arguments.home, info))
-        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
-        options = app.screen.query_one(OptionList).options
-        assert [str(option.prompt).strip(" •").split("  ")[0] for option in options] == [
-            "Answer its question",
-            "Look in",
-            "Stop its turn",
-        ]
-        assert "Which port?" in str(options[0].prompt)
-        assert str(app.screen.query(Static).first().render()).endswith(": asks you, in the background")
-        await pilot.press("escape")
-        assert await looking.wait() is False
-        gone = msgspec.structs.replace(info, id="gone")
-        assert await visit(app, arguments.home, gone) is False
-        answering = app.run_worker(answer(app, arguments.home, asks, "it"))
-        await until(pilot, lambda: app.permission.has_focus)
-        assert app.permission._reason == "The session “it” asks."
-        await pilot.press("1")
-        await answering.wait()

@@ -124,7 +124,7 @@ async def test_escape_is_answered_while_the_pictures_of_a_second_text_are_read(
         assert app.entry.waiting.texts == ()
 
 
-async def test_a_key_between_disarms_ctrl_c(arguments: Arguments) -> None:
+async def test_a_key_between_disarms_ctrl_c_and_twice_quits_over_a_dialog(arguments: Arguments) -> None:
     async with running(arguments) as (app, pilot):
         await pilot.press("ctrl+c", "x", "ctrl+c")
         assert "cleared" in app.status.status.hint
@@ -132,6 +132,8 @@ async def test_a_key_between_disarms_ctrl_c(arguments: Arguments) -> None:
         app.post_message(events.Paste("pasted"))
         await pilot.press("ctrl+c", "escape")
         assert "quits" not in app.status.status.hint
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
         await pilot.press("ctrl+c")
         assert app.is_running
         await pilot.press("ctrl+c")
@@ -147,15 +149,6 @@ def test_only_a_second_press_soon_after_the_first_counts(monkeypatch: pytest.Mon
         now *= leaving.AGAIN_S
         told.append(key.pressed())
     assert told == [False, True, False, False, True]
-
-
-async def test_ctrl_c_twice_quits_over_a_dialog(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test() as pilot:
-        await pilot.press("f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        await pilot.press("ctrl+c", "ctrl+c")
-        await gone(app, pilot)
 
 
 @pytest.mark.parametrize("moment", ["opening", "preparing", "running", "asking"])

@@ -11,7 +11,7 @@ from textual.widgets import Input
 from typing_extensions import override
 
 from tests.bench.long_session import prompt, result, write_session
-from tests.tui.app_of_parts import until
+from tests.tui.app_of_parts import blocks, prompts, until
 from tui_agent.agent import events
 from tui_agent.agent.history.as_events import ending, replay
 from tui_agent.arguments import Arguments
@@ -84,9 +84,9 @@ async def test_keys_are_answered_while_a_long_past_is_shown() -> None:
         for key in "ab":
             app.simulate_key(key)
         await showing
-        prompts = [block.text for block in app.pane.transcript if isinstance(block, UserBlock)]
-        assert 0 < len(prompts) < MANY
-        assert prompts == [prompt(turn) for turn in range(len(prompts))]
+        asked = [block.text for block in app.pane.transcript if isinstance(block, UserBlock)]
+        assert 0 < len(asked) < MANY
+        assert asked == [prompt(turn) for turn in range(len(asked))]
         assert app.pane.following
         assert app.pane.viewport.rows[-1].position.block == len(app.transcript) - 1
 
@@ -149,23 +149,8 @@ async def test_the_end_of_a_session_is_known_before_it_is_open(tmp_path: Path) -
     assert rewound.shown == list(replay(path))
 
 
-async def test_a_resumed_session_is_whole_and_in_order(tmp_path: Path) -> None:
+async def test_the_end_of_a_session_is_painted_before_it_is_opened_and_all_of_it_comes_in_order(tmp_path: Path) -> None:
     session = await write_session(tmp_path / "home", 60)
-    arguments = Arguments(folder=tmp_path, home=tmp_path / "home", project=tmp_path, resume=session)
-    app = TuiAgent(arguments, Settings(model=ModelSettings(id="offline")))
-    async with app.run_test() as pilot, asyncio.timeout(60):
-        while not app.status.status.model or len(app.pane.transcript) < 60 * 6:
-            await pilot.pause()
-        assert isinstance(app.pane.transcript.blocks[0], NoticeBlock)
-        assert [block.text for block in app.pane.transcript if isinstance(block, UserBlock)] == list(
-            map(prompt, range(60))
-        )
-        tools = [block.result for block in app.pane.transcript if isinstance(block, ToolBlock)]
-        assert tools == [result(turn, number) for turn in range(60) for number in range(3)]
-
-
-async def test_the_end_of_a_session_is_painted_before_it_is_opened(tmp_path: Path) -> None:
-    session = await write_session(tmp_path / "home", 20)
     arguments = Arguments(folder=tmp_path, home=tmp_path / "home", project=tmp_path, resume=session)
     painted: list[str] = []
 
@@ -179,6 +164,10 @@ async def test_the_end_of_a_session_is_painted_before_it_is_opened(tmp_path: Pat
     app = Painting(arguments, Settings(model=ModelSettings(id="offline")))
     before_opening: list[list[str]] = []
     app.before_opening = lambda: before_opening.append(list(painted))
-    async with app.run_test() as pilot, asyncio.timeout(30):
-        await until(pilot, lambda: app.conductor.session)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.status.status.model and len(app.pane.transcript) >= 60 * 6)
+        assert isinstance(app.pane.transcript.blocks[0], NoticeBlock)
+        assert prompts(app) == list(map(prompt, range(60)))
+        tools = [block.result for block in blocks(app, ToolBlock)]
+        assert tools == [result(turn, number) for turn in range(60) for number in range(3)]
     assert [any("All tests pass." in line for line in lines) for lines in before_opening] == [True]
