@@ -48,11 +48,7 @@ SETTINGS_FLAGS = (
     ),
     Flag("--effort", "LEVEL", "model.effort", "low|medium|high|xhigh|max|default: how much the model thinks"),
     Flag(
-        "--wait-for-reset",
-        None,
-        "model.wait_for_reset",
-        "wait for a provider's limit to reset, up to a week",
-        "10080",
+        "--wait-for-reset", None, "model.wait_for_reset", "wait for a provider's limit to reset, up to a week", "10080"
     ),
     Flag(
         "--task", "CLASS", "session.task_class", "debug|implement|chat|research|review: defaults for that kind of work"

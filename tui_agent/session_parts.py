@@ -44,11 +44,7 @@ from tui_agent.conversation.file_changes import kept_contents
 from tui_agent.conversation.log import Entries
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.view import View
-from tui_agent.models.choice import (
-    compaction_threshold,
-    larger_model,
-    permission_mode,
-)
+from tui_agent.models.choice import compaction_threshold, larger_model, permission_mode
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Settings
 from tui_agent.settings.brought import plugin_name

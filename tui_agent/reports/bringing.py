@@ -60,9 +60,7 @@ _FILES: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 """What else other agents have in their folders, and what to do about it."""
-_SERVERS: Final = frozenset(
-    ("mcpServers", "mcp_servers", "projects", "allowMCPServers", "excludeMCPServers"),
-)
+_SERVERS: Final = frozenset(("mcpServers", "mcp_servers", "projects", "allowMCPServers", "excludeMCPServers"))
 _SWITCHES: Final = ("allowed", "excluded")
 """The keys of Gemini CLI's section `mcp` that say which servers are used."""
 _LISTS: Final = ("allow", "ask", "deny")

@@ -153,12 +153,7 @@ def _at(
     """
     return tuple(
         Action(
-            id=f"{prefix or place}.{name}",
-            place=place,
-            keys=keys,
-            does=does,
-            help=meaning,
-            priority=name in priority,
+            id=f"{prefix or place}.{name}", place=place, keys=keys, does=does, help=meaning, priority=name in priority
         )
         for name, keys, does, meaning in rows
     )
@@ -340,13 +335,7 @@ _SLASH: Final = (
     Action(id="help", name="help", aliases=("?",), keys="f1", does="help", help="keys and commands"),
     Action(id="model", name="model", argument="[name]", help="choose the model"),
     Action(id="key", name="key", help="enter a provider's API key, hidden"),
-    Action(
-        id="mode",
-        name="mode",
-        argument="[name]",
-        choices=tuple(MODES),
-        help="choose what needs your approval",
-    ),
+    Action(id="mode", name="mode", argument="[name]", choices=tuple(MODES), help="choose what needs your approval"),
     Action(
         id="policy",
         name="policy",

@@ -138,12 +138,7 @@ class Host(TerminalApp):
 
         history = PromptHistory(self.arguments.home / "history.jsonl")
         return PromptArea(
-            history,
-            self.complete_command,
-            self._files,
-            glyphs=self.glyphs,
-            keymap=self.keymap,
-            drafts=self._drafts,
+            history, self.complete_command, self._files, glyphs=self.glyphs, keymap=self.keymap, drafts=self._drafts
         )
 
     @cached_property

@@ -206,9 +206,7 @@ class BranchCommands:
             branches = await asyncio.to_thread(agent.branches.all)
             if len(branches) < 2:
                 self._host.say(
-                    Level.INFO,
-                    "There is one branch so far",
-                    hint="your next message after /fork or /rewind begins one",
+                    Level.INFO, "There is one branch so far", hint="your next message after /fork or /rewind begins one"
                 )
                 return
             chosen = await self._host.question(tree_picker(branches, self._host.glyphs))

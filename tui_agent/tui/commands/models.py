@@ -238,11 +238,7 @@ def model_options(current: str, settings: "Settings") -> "tuple[Option, ...]":
     present = next((each for each in known if each.name == current), None)
     options = [
         Option("", "Now", heading=True),
-        Option(
-            current,
-            _label(short_name(current)),
-            _model_facts(present, catalogue) if present else "",
-        ),
+        Option(current, _label(short_name(current)), _model_facts(present, catalogue) if present else ""),
     ]
     by_provider = [
         (provider, [each for each in known if each.provider == provider.id and each.name != current])

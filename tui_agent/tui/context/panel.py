@@ -33,12 +33,7 @@ UPDATE_PAUSE: Final = 20.0
 HINTS: Final[Mapping[type, Mapping[str, str]]] = {
     AheadKey: {"context.open": "previews it", "context.explain": "explains the words"},
     StepKey: {"context.open": "opens", "context.undo": "undoes"},
-    ItemKey: {
-        "context.open": "opens",
-        "context.pin": "pins",
-        "context.restore": "restores",
-        "context.clear": "clears",
-    },
+    ItemKey: {"context.open": "opens", "context.pin": "pins", "context.restore": "restores", "context.clear": "clears"},
     WordsKey: {"context.open": "reads", "context.edit": "edits", "context.drop": "drops", "context.pin": "pins"},
 }
 """What can be done with each kind of row, by action id."""

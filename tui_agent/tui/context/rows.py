@@ -198,11 +198,7 @@ def _window(seen: Overview) -> Iterator[ListRow]:
     stats = seen.stats
     about = "" if stats.measured else "~"
     bar = Bar(
-        categories=stats.categories,
-        tokens=stats.tokens,
-        window=stats.window,
-        reserve=stats.reserve,
-        marks=stats.marks,
+        categories=stats.categories, tokens=stats.tokens, window=stats.window, reserve=stats.reserve, marks=stats.marks
     )
     of = f" of {stats.window:,}" if stats.window else ", window unknown"
     share = f"  {percent_text(stats.percent / 100)}" if stats.window else ""

@@ -389,10 +389,7 @@ class TurnView:
             )
             self.transcript.add_notice(Level.INFO, "Stopped", hint=hint)
         footer = FooterBlock(
-            **self.transcript.place(),
-            seconds=event.duration_ms / 1000,
-            usd=event.cost_usd or 0.0,
-            files=event.files,
+            **self.transcript.place(), seconds=event.duration_ms / 1000, usd=event.cost_usd or 0.0, files=event.files
         )
         if footer.parts:
             self.transcript.add(footer)
