@@ -142,38 +142,31 @@ def test_a_text_is_the_same_in_every_form(form: Form) -> None:
     assert write(form, [RequestMessage("user", (Text("go"),))]) == messages
 
 
-def test_our_adapters_send_what_was_read_from_anthropic() -> None:
+def test_our_adapters_send_what_was_read() -> None:
     thinking = {"type": "thinking", "thinking": "hm", "signature": "sig"}
-    messages = [
-        {"role": "user", "content": [{"type": "text", "text": "go"}]},
-        {
-            "role": "assistant",
-            "content": [
-                thinking,
-                {"type": "redacted_thinking", "data": "secret"},
-                {"type": "tool_use", "id": "toolu_1", "name": "grep", "input": {"a": 1}},
-            ],
-        },
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}]},
+    use = {"type": "tool_use", "id": "toolu_1", "name": "grep", "input": {"a": 1}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
+    messages: list[Json] = [
+        block("user", **PDF),
+        {"role": "assistant", "content": [thinking, {"type": "redacted_thinking", "data": "secret"}, use]},
+        {"role": "user", "content": [result]},
     ]
-    request = ModelRequest("", (), tuple(requested(conversation("anthropic", messages))), 100)
-    body = anthropic_request.AnthropicEncoder().encode(
-        request, anthropic_request.AnthropicOptions(CLAUDE, "adaptive", False)
+    marked = [
+        {**messages[0], "content": [{**PDF, "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "go"}]}
+    ]
+    request = ModelRequest(
+        "", (), tuple(requested(conversation("anthropic", marked + messages[1:]))), 100, one_off=True
     )
-    sent = json.loads(body)["messages"]
-    sent[-1]["content"][-1].pop("cache_control")
-    assert sent == messages
-
-
-def test_our_adapters_send_what_was_read_from_gemini() -> None:
+    options = anthropic_request.AnthropicOptions(CLAUDE, "adaptive", False)
+    assert json.loads(anthropic_request.AnthropicEncoder().encode(request, options))["messages"] == messages
     call = {"functionCall": {"id": "7", "name": "grep", "args": {"a": 1}}, "thoughtSignature": "c2ln"}
-    messages = [
+    contents = [
         {"role": "user", "parts": [{"text": "go"}]},
         {"role": "model", "parts": [{"text": "I look"}, {"text": "", "thoughtSignature": "dGV4dA=="}, call]},
         {"role": "user", "parts": [{"functionResponse": {"id": "7", "name": "grep", "response": {"output": "found"}}}]},
     ]
-    request = ModelRequest("", (), tuple(requested(conversation("gemini", messages), "gemini")), 100)
-    assert json.loads(gemini_request.GeminiEncoder(GEMINI).encode(request))["contents"] == messages
+    request = ModelRequest("", (), tuple(requested(conversation("gemini", contents), "gemini")), 100)
+    assert json.loads(gemini_request.GeminiEncoder(GEMINI).encode(request))["contents"] == contents
 
 
 def test_objects_of_the_sdks_are_read_like_mappings() -> None:
@@ -239,6 +232,11 @@ AUDIO = {"type": "input_audio", "input_audio": {"data": "a", "format": "wav"}}
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
 FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"encrypted_content": "e" * 500}]}
 COMPACTED = {"type": "compaction", "content": "so far", "encrypted_content": "EqoB"}
+CODE = {"executableCode": {"language": "PYTHON", "code": "print(1)"}}
+PATCH = {"id": "c1", "type": "custom", "custom": {"name": "patch", "input": "x"}}
+PATCHED = {"role": "tool", "tool_call_id": "c1", "content": "done"}
+OLD_CALL = {"name": "grep", "arguments": "{}"}
+OLD_RESULT = {"role": "function", "name": "grep", "content": "found"}
 ITEMS: list[Json] = [
     {"role": "user", "content": "go"},
     {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "g"},
@@ -257,46 +255,13 @@ ITEMS: list[Json] = [
 @pytest.mark.parametrize(
     ("form", "messages"),
     [
-        ("anthropic", [{"role": "user", "content": [PDF, {"type": "text", "text": "go"}]}]),
         ("anthropic", [ASKED_FIRST, {"role": "assistant", "content": [SEARCH, FOUND]}]),
         ("anthropic", [ASKED_FIRST, {"role": "assistant", "content": [COMPACTED, {"type": "text", "text": "so"}]}]),
-        (
-            "anthropic",
-            [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "https://a"}}]}],
-        ),
-        ("gemini", [{"role": "user", "parts": [{"fileData": {"fileUri": "gs://a", "mimeType": "video/mp4"}}]}]),
-        ("gemini", [{"role": "user", "parts": [{"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0x"}}]}]),
-        (
-            "gemini",
-            [
-                {"role": "user", "parts": [{"text": "go"}]},
-                {"role": "model", "parts": [{"executableCode": {"language": "PYTHON", "code": "print(1)"}}]},
-            ],
-        ),
-        (
-            "openai",
-            [{"role": "user", "content": [AUDIO]}],
-        ),
+        ("gemini", [{"role": "user", "parts": [{"text": "go"}]}, {"role": "model", "parts": [CODE]}]),
+        ("openai", [{"role": "user", "content": [AUDIO]}]),
         ("openai", [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a/b.png"}}]}]),
-        (
-            "openai",
-            [
-                {"role": "user", "content": "go"},
-                {
-                    "role": "assistant",
-                    "tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "patch", "input": "x"}}],
-                },
-                {"role": "tool", "tool_call_id": "c1", "content": "done"},
-            ],
-        ),
-        (
-            "openai",
-            [
-                {"role": "user", "content": "go"},
-                {"role": "assistant", "content": None, "function_call": {"name": "grep", "arguments": "{}"}},
-                {"role": "function", "name": "grep", "content": "found"},
-            ],
-        ),
+        ("openai", [ASKED_FIRST, {"role": "assistant", "tool_calls": [PATCH]}, PATCHED]),
+        ("openai", [ASKED_FIRST, {"role": "assistant", "content": None, "function_call": OLD_CALL}, OLD_RESULT]),
         ("responses", ITEMS),
     ],
 )
@@ -310,16 +275,6 @@ def test_what_only_its_provider_understands_goes_out_unchanged(form: Form, messa
     for other in FORMS:
         if other != form:
             CHECKS[other](write(other, requested(view, form)))
-
-
-def test_our_adapter_sends_a_document_that_was_read() -> None:
-    marked = {**PDF, "cache_control": {"type": "ephemeral"}}
-    messages = [{"role": "user", "content": [marked, {"type": "text", "text": "go"}]}]
-    request = ModelRequest("", (), tuple(requested(conversation("anthropic", messages))), 100, one_off=True)
-    body = anthropic_request.AnthropicEncoder().encode(
-        request, anthropic_request.AnthropicOptions(CLAUDE, "adaptive", False)
-    )
-    assert json.loads(body)["messages"] == [{"role": "user", "content": [PDF, {"type": "text", "text": "go"}]}]
 
 
 CONTENT = of_type(BetaContentBlockParam)
@@ -421,11 +376,17 @@ def test_a_form_costs_a_log_nothing_where_it_is_not_used() -> None:
 
 CALLED = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "grep", "input": {}}]}
 MODEL_CALLED = {"role": "model", "parts": [{"functionCall": {"name": "grep", "args": {}}}]}
+OTHER_RESULT = {"role": "user", "parts": [{"functionResponse": {"name": "ls", "response": {}}}]}
+NOT_JSON = {"a": float("nan")}
 ASKED = {"role": "user", "content": "go"}
 
 
 def block(role: str, **fields: object) -> Json:
     return {"role": role, "content": [{"type": "text", "text": "a"}, fields]}
+
+
+def result(call: str) -> Json:
+    return block("user", type="tool_result", tool_use_id=call)
 
 
 @pytest.mark.parametrize(
@@ -436,27 +397,12 @@ def block(role: str, **fields: object) -> Json:
         ("anthropic", [{"role": "user"}], 0, "content"),
         ("anthropic", [block("user", type="text")], 0, "content[1].text"),
         ("anthropic", [block("assistant", type="thinking", thinking="a")], 0, "content[1].signature"),
-        ("anthropic", [block("user", type="tool_result", tool_use_id="c1")], 0, "content[1].tool_use_id"),
-        (
-            "anthropic",
-            [CALLED, ASKED, CALLED, block("user", type="tool_result", tool_use_id="c9")],
-            3,
-            "content[1].tool_use_id",
-        ),
-        (
-            "anthropic",
-            [block("assistant", type="tool_use", id="c", name="a", input={"a": float("nan")})],
-            0,
-            "content[1].input.a",
-        ),
+        ("anthropic", [result("c1")], 0, "content[1].tool_use_id"),
+        ("anthropic", [CALLED, ASKED, CALLED, result("c9")], 3, "content[1].tool_use_id"),
+        ("anthropic", [block("assistant", type="tool_use", id="c", name="a", input=NOT_JSON)], 0, "content[1].input.a"),
         ("gemini", [{"role": "assistant", "parts": []}], 0, "role"),
         ("gemini", [{"role": "user", "parts": "go"}], 0, "parts"),
-        (
-            "gemini",
-            [MODEL_CALLED, {"role": "user", "parts": [{"functionResponse": {"name": "ls", "response": {}}}]}],
-            1,
-            "parts[0].functionResponse",
-        ),
+        ("gemini", [MODEL_CALLED, OTHER_RESULT], 1, "parts[0].functionResponse"),
         ("openai", [{"role": "function", "name": "ls", "content": "a"}], 0, "name"),
         ("openai", [{"role": "user", "content": None}], 0, "content"),
         ("openai", [{"role": "tool", "tool_call_id": "c1", "content": "a"}], 0, "tool_call_id"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -21,21 +20,15 @@ from tests.servers.cache import CacheUse
 from tests.servers.catalogue import ANTHROPIC, ModelSpec
 from tests.servers.faults import STATUS, RuleBroken
 from tests.servers.recording import RecordedRequest
-from tests.servers.script import Fault, ParsedRequest, Said, Step, locate
+from tests.servers.script import Fault, ParsedRequest, Said, Step, parsed
 from tests.servers.server import Event, ProtocolServer, Reply, compact, pieces, tokens_in, within
 from tests.servers.wire import Exchange, Request
 
 KINDS = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    500: "api_error",
-    503: "api_error",
+    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+    413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 503: "api_error",
     529: "overloaded_error",
-}
+}  # fmt: skip
 MESSAGES = {
     401: "invalid x-api-key",
     403: "Your API key does not have permission to use the specified resource.",
@@ -152,24 +145,22 @@ class AnthropicServer(ProtocolServer):
             self._summarised[digest] += 1
         for entry in checked.dropped:
             self._record.dropped(f"request {recorded.number}: {entry['path']} {entry['reason']}")
-        step, fault, attempt = self.choose(parse(checked.body))
-        if fault is not None and await self.refuse(recorded.number, fault, checked.spec, checked.tokens, exchange):
-            return
-        use = self.cache.use_marked(checked.spec.id, checked.segments, checked.spec.minimum_cached)
-        cut = fault is not None and fault.kind == "malformed_args"
-        if checked.compacting:
-            step = self._summary(checked, step)
-        step = within(step, checked.body["max_tokens"])
-        reply = Answering(
-            checked, step, use, f"{checked.prefix}|{attempt}", cut_args=cut, diagnostics=self._diagnostics(checked)
-        ).reply()
-        if checked.body.get("diagnostics") is not None:
-            self._fingerprints[str(reply.message["id"])] = checked.body
-        if checked.body.get("stream"):
-            await self.stream(recorded.number, reply, step, fault, exchange)
-        else:
-            await self.whole(recorded.number, reply, fault, exchange)
-        if checked.compacting and reply.message["content"]:
+        made: list[Reply] = []
+
+        def answered(step: Step, fault: Fault | None, attempt: int) -> Reply:
+            use = self.cache.use_marked(checked.spec.id, checked.segments, checked.spec.minimum_cached)
+            cut = fault is not None and fault.kind == "malformed_args"
+            step = within(self._summary(checked, step) if checked.compacting else step, checked.body["max_tokens"])
+            nonce, missed = f"{checked.prefix}|{attempt}", self._diagnostics(checked)
+            reply = Answering(checked, step, use, nonce, cut_args=cut, diagnostics=missed).reply()
+            if checked.body.get("diagnostics") is not None:
+                self._fingerprints[str(reply.message["id"])] = checked.body
+            made.append(reply)
+            return reply
+
+        asked, streamed = parse(checked.body), bool(checked.body.get("stream"))
+        await self.answer(recorded.number, asked, checked, exchange, answered, streamed=streamed)
+        if made and checked.compacting and made[0].message["content"]:
             self._summarised[checked.ends[0]] = 0
 
     def _summary(self, checked: Checked, step: Step) -> Step:
@@ -379,18 +370,10 @@ def parse(body: dict[str, Any]) -> ParsedRequest:
         text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
         results = tuple(_result_text(block) for block in blocks if block["type"] == "tool_result")
         said.append(Said(message["role"], text, results))
-    prompt, position, last = locate(said)
     system = body.get("system", "")
-    return ParsedRequest(
-        provider="anthropic",
-        model=body["model"],
-        system=system if isinstance(system, str) else "\n".join(block["text"] for block in system),
-        tools=tuple(tool["name"] for tool in body.get("tools", [])),
-        prompt=prompt,
-        position=position,
-        results=last,
-        body=body,
-    )
+    system = system if isinstance(system, str) else "\n".join(block["text"] for block in system)
+    tools = [tool["name"] for tool in body.get("tools", [])]
+    return parsed("anthropic", body, said, model=body["model"], system=system, tools=tools)
 
 
 def model_info(spec: ModelSpec) -> dict[str, Any]:
@@ -439,9 +422,3 @@ def _event(name: str, data: dict[str, Any], *, paced: bool = False) -> Event:
 def _flat(usage: dict[str, Any]) -> dict[str, int]:
     counted = (usage.get("iterations") or [usage])[0]
     return {name: value for name, value in counted.items() if isinstance(value, int)}
-
-
-if __name__ == "__main__":
-    from tests.servers.running import serve
-
-    sys.exit(serve(AnthropicServer))

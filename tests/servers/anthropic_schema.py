@@ -14,52 +14,25 @@ from typing import Any
 
 from tests.servers.faults import RuleBroken
 
-COUNT_TOP_LEVEL = frozenset(
-    {
-        "model",
-        "messages",
-        "system",
-        "tools",
-        "tool_choice",
-        "thinking",
-        "output_config",
-        "cache_control",
-        "compaction",
-        "speed",
-    }
-)
+COUNT_TOP_LEVEL = frozenset({
+    "model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control",
+    "compaction", "speed",
+})  # fmt: skip
 TOP_LEVEL = COUNT_TOP_LEVEL | {
-    "max_tokens",
-    "stream",
-    "stop_sequences",
-    "metadata",
-    "diagnostics",
-    "service_tier",
-    "inference_geo",
-}
+    "max_tokens", "stream", "stop_sequences", "metadata", "diagnostics", "service_tier", "inference_geo",
+}  # fmt: skip
 SAMPLING = ("temperature", "top_p", "top_k")
 VERSIONS = ("2023-01-01", "2023-06-01", "2026-10-21")
 NO_SAMPLING_VERSION = "2026-10-21"
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
-BETAS = frozenset(
-    {
-        BINDING_BETA,
-        "interleaved-thinking-2025-05-14",
-        "context-1m-2025-08-07",
-        "context-management-2025-06-27",
-        "model-context-window-exceeded-2025-08-26",
-        "compact-2026-01-12",
-        "compact-2026-09-04",
-        "prompt-caching-2024-07-31",
-        "token-counting-2024-11-01",
-        "extended-cache-ttl-2025-04-11",
-        "structured-outputs-2025-11-13",
-        "cache-diagnosis-2026-04-07",
-        "token-efficient-tools-2025-02-19",
-        "output-128k-2025-02-19",
-        "thinking-token-count-2026-05-13",
-    }
-)
+BETAS = frozenset({
+    BINDING_BETA,
+    "interleaved-thinking-2025-05-14", "context-1m-2025-08-07", "context-management-2025-06-27",
+    "model-context-window-exceeded-2025-08-26", "compact-2026-01-12", "compact-2026-09-04",
+    "prompt-caching-2024-07-31", "token-counting-2024-11-01", "extended-cache-ttl-2025-04-11",
+    "structured-outputs-2025-11-13", "cache-diagnosis-2026-04-07", "token-efficient-tools-2025-02-19",
+    "output-128k-2025-02-19", "thinking-token-count-2026-05-13",
+})  # fmt: skip
 IMAGE_MAGIC = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -18,20 +17,14 @@ from tests.servers.catalogue import GEMINI, ModelSpec
 from tests.servers.faults import STATUS, RuleBroken
 from tests.servers.gemini_rules import Checked, check, function_content, overflow_message
 from tests.servers.recording import RecordedRequest
-from tests.servers.script import Fault, ParsedRequest, Said, Step, locate
+from tests.servers.script import Fault, ParsedRequest, Said, Step, parsed
 from tests.servers.server import Event, ProtocolServer, Reply, compact, pieces, tokens_in, within
 from tests.servers.wire import Exchange, Request
 
 STATUSES = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    413: "INVALID_ARGUMENT",
-    429: "RESOURCE_EXHAUSTED",
-    500: "INTERNAL",
-    503: "UNAVAILABLE",
-}
+    400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND",
+    413: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE",
+}  # fmt: skip
 MESSAGES = {
     400: "Request contains an invalid argument.",
     401: "Request had invalid authentication credentials.",
@@ -43,14 +36,9 @@ MESSAGES = {
     503: "The model is overloaded. Please try again later.",
 }
 FINISH = {
-    "end_turn": "STOP",
-    "tool_use": "STOP",
-    "stop_sequence": "STOP",
-    "pause_turn": "STOP",
-    "max_tokens": "MAX_TOKENS",
-    "model_context_window_exceeded": "MAX_TOKENS",
-    "refusal": "SAFETY",
-}
+    "end_turn": "STOP", "tool_use": "STOP", "stop_sequence": "STOP", "pause_turn": "STOP",
+    "max_tokens": "MAX_TOKENS", "model_context_window_exceeded": "MAX_TOKENS", "refusal": "SAFETY",
+}  # fmt: skip
 EMPTY_FINISHES = ("SAFETY", "MALFORMED_FUNCTION_CALL", "PROHIBITED_CONTENT", "RECITATION")
 _PATH = re.compile(r"^/(v1|v1beta)/models(?:/([^:/]+))?(?::(\w+))?$")
 _INFO = "type.googleapis.com/google.rpc."
@@ -154,18 +142,13 @@ class GeminiServer(ProtocolServer):
     async def _generate(
         self, checked: Checked, recorded: RecordedRequest, exchange: Exchange, *, streamed: bool
     ) -> None:
-        step, fault, attempt = self.choose(parse(checked.body, checked.spec.id))
-        if fault is not None and await self.refuse(recorded.number, fault, checked.spec, checked.tokens, exchange):
-            return
-        use = self.cache.use_implicit(checked.spec.id, checked.segments, checked.spec.minimum_cached)
-        malformed = fault is not None and fault.kind == "malformed_args"
-        limit = checked.body.get("generationConfig", {}).get("maxOutputTokens", checked.spec.max_output)
-        step = within(step, limit)
-        reply = Answering(checked, step, use, attempt, malformed=malformed).reply()
-        if streamed:
-            await self.stream(recorded.number, reply, step, fault, exchange)
-        else:
-            await self.whole(recorded.number, reply, fault, exchange)
+        def reply(step: Step, fault: Fault | None, attempt: int) -> Reply:
+            use = self.cache.use_implicit(checked.spec.id, checked.segments, checked.spec.minimum_cached)
+            malformed = fault is not None and fault.kind == "malformed_args"
+            return Answering(checked, step, use, attempt, malformed=malformed).reply()
+
+        asked = parse(checked.body, checked.spec.id)
+        await self.answer(recorded.number, asked, checked, exchange, reply, streamed=streamed)
 
     def _list(self, query: dict[str, str]) -> dict[str, Any]:
         infos = [model_info(spec) for spec in self.models.values()]
@@ -180,7 +163,8 @@ class Answering:
 
     def __init__(self, checked: Checked, step: Step, use: CacheUse, attempt: int, *, malformed: bool = False) -> None:
         self._checked = checked
-        self._step = step
+        limit = checked.body.get("generationConfig", {}).get("maxOutputTokens", checked.spec.max_output)
+        self._step = within(step, limit)
         self._use = use
         self._malformed = malformed
         seed = f"{checked.segments[-1].data!r}|{len(checked.segments)}|{attempt}"
@@ -268,19 +252,10 @@ def parse(body: dict[str, Any], model: str) -> ParsedRequest:
         answers = [part["functionResponse"]["response"] for part in content["parts"] if "functionResponse" in part]
         role = content.get("role", "user")
         said.append(Said("assistant" if role == "model" else "user", text, tuple(_response_text(a) for a in answers)))
-    prompt, position, last = locate(said)
     system = body.get("systemInstruction", {}).get("parts", [])
     declared = [each for tool in body.get("tools", []) for each in tool.get("functionDeclarations", ())]
-    return ParsedRequest(
-        provider="gemini",
-        model=model,
-        system="\n".join(part.get("text", "") for part in system),
-        tools=tuple(declaration["name"] for declaration in declared),
-        prompt=prompt,
-        position=position,
-        results=last,
-        body=body,
-    )
+    system = "\n".join(part.get("text", "") for part in system)
+    return parsed("gemini", body, said, model=model, system=system, tools=[each["name"] for each in declared])
 
 
 def model_info(spec: ModelSpec) -> dict[str, Any]:
@@ -320,9 +295,3 @@ def _joined(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _event(chunk: dict[str, Any], *, paced: bool = False) -> Event:
     return Event(f"data: {compact(chunk)}\r\n\r\n".encode(), paced)
-
-
-if __name__ == "__main__":
-    from tests.servers.running import serve
-
-    sys.exit(serve(GeminiServer))

@@ -15,73 +15,23 @@ from typing import Any
 from tests.servers.faults import RuleBroken
 
 TOP_LEVEL = (
-    "contents",
-    "systemInstruction",
-    "tools",
-    "toolConfig",
-    "safetySettings",
-    "generationConfig",
-    "cachedContent",
-    "serviceTier",
-    "store",
-    "model",
-)
+    "contents", "systemInstruction", "tools", "toolConfig", "safetySettings", "generationConfig", "cachedContent",
+    "serviceTier", "store", "model",
+)  # fmt: skip
 _GENERATION = (
-    "candidateCount",
-    "frequencyPenalty",
-    "logprobs",
-    "maxOutputTokens",
-    "mediaResolution",
-    "presencePenalty",
-    "responseJsonSchema",
-    "responseLogprobs",
-    "responseMimeType",
-    "responseModalities",
-    "responseSchema",
-    "seed",
-    "stopSequences",
-    "temperature",
-    "thinkingConfig",
-    "topK",
-    "topP",
-)
+    "candidateCount", "frequencyPenalty", "logprobs", "maxOutputTokens", "mediaResolution", "presencePenalty",
+    "responseJsonSchema", "responseLogprobs", "responseMimeType", "responseModalities", "responseSchema", "seed",
+    "stopSequences", "temperature", "thinkingConfig", "topK", "topP",
+)  # fmt: skip
 _SCHEMA = (
-    "additionalProperties",
-    "anyOf",
-    "default",
-    "defs",
-    "description",
-    "enum",
-    "example",
-    "format",
-    "items",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
-    "nullable",
-    "pattern",
-    "properties",
-    "propertyOrdering",
-    "ref",
-    "required",
-    "title",
-    "type",
-)
+    "additionalProperties", "anyOf", "default", "defs", "description", "enum", "example", "format", "items",
+    "maxItems", "maxLength", "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum",
+    "nullable", "pattern", "properties", "propertyOrdering", "ref", "required", "title", "type",
+)  # fmt: skip
 _TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
 _DECLARATION = (
-    "name",
-    "description",
-    "parameters",
-    "parametersJsonSchema",
-    "response",
-    "responseJsonSchema",
-    "behavior",
-)
+    "name", "description", "parameters", "parametersJsonSchema", "response", "responseJsonSchema", "behavior",
+)  # fmt: skip
 DATA = ("text", "inlineData", "functionCall", "functionResponse")
 _PART = (*DATA, "thought", "thoughtSignature", "partMetadata", "mediaResolution", "videoMetadata")
 _MEDIA = ("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "application/pdf", "text/plain")

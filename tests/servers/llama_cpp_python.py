@@ -9,7 +9,6 @@ unstreamed answers alone. A streamed request that is too long gets a stream with
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,9 +77,3 @@ class LlamaCppPythonServer(ChatServer):
             await super()._send([event], step, exchange)
             if self._waiting and b"[DONE]" not in event.data:
                 raise _Interrupted
-
-
-if __name__ == "__main__":
-    from tests.servers.running import serve
-
-    sys.exit(serve(LlamaCppPythonServer))

@@ -19,7 +19,7 @@ from tests.servers.catalogue import OLLAMA, ModelSpec
 from tests.servers.faults import STATUS, RuleBroken
 from tests.servers.ollama_rules import Checked, check, find, overflow_message
 from tests.servers.recording import RecordedRequest
-from tests.servers.script import Fault, ParsedRequest, Said, ScriptSource, Step, locate
+from tests.servers.script import Fault, ScriptSource, Step, parsed_chat
 from tests.servers.server import Event, ProtocolServer, Reply, compact, pieces, tokens_in, within
 from tests.servers.wire import ClientGone, Exchange, Request
 
@@ -148,17 +148,20 @@ class OllamaServer(ProtocolServer):
             self.loads.append((checked.spec.id, checked.context))
         if checked.cut:
             self._record.violation(f"request {recorded.number}: {checked.cut} tokens of the prompt were left out")
-        step, fault, attempt = self.choose(parse(checked.body, checked.spec.id))
-        if fault is not None and await self.refuse(recorded.number, fault, checked.spec, checked.tokens, exchange):
-            return
+
+        def reply(step: Step, _fault: Fault | None, attempt: int) -> Reply:
+            return _Answering(checked, step, attempt, self.legacy, self.counts).reply()
+
+        asked = parsed_chat("ollama", checked.body, checked.spec.id)
+        streamed = bool(checked.body.get("stream", True))
+        await self.answer(recorded.number, asked, checked, exchange, reply, streamed=streamed)
+
+    @override
+    async def stream(self, number: int, reply: Reply, step: Step, fault: Fault | None, exchange: Exchange) -> None:
         if fault is not None and fault.kind == "malformed_args":
             text = "error parsing tool call: raw='{\"path\": ', err=unexpected end of JSON input"
             fault = Fault(kind="stream_error", after=fault.after, message=text)
-        answering = _Answering(checked, step, attempt, self.legacy, self.counts)
-        if checked.body.get("stream", True):
-            await self.stream(recorded.number, answering.reply(), step, fault, exchange)
-        else:
-            await self.whole(recorded.number, answering.reply(), fault, exchange)
+        await super().stream(number, reply, step, fault, exchange)
 
     def _listed(self, spec: ModelSpec) -> dict[str, Any]:
         capabilities = {} if self.legacy else {"capabilities": sorted(spec.capabilities)}
@@ -243,37 +246,5 @@ class _Answering:
         }
 
 
-def parse(body: dict[str, Any], model: str) -> ParsedRequest:
-    """The provider-neutral view of a checked request."""
-    said: list[Said] = []
-    system = ""
-    for message in body["messages"]:
-        text = message.get("content", "")
-        match message["role"]:
-            case "system":
-                system = text
-            case "tool":
-                said.append(Said("user", "", (text,)))
-            case role:
-                said.append(Said(role, text))
-    prompt, position, last = locate(said)
-    return ParsedRequest(
-        provider="ollama",
-        model=model,
-        system=system,
-        tools=tuple(tool["function"]["name"] for tool in body.get("tools", ())),
-        prompt=prompt,
-        position=position,
-        results=last,
-        body=body,
-    )
-
-
 def _event(line: dict[str, Any], *, paced: bool = False) -> Event:
     return Event(compact(line).encode() + b"\n", paced)
-
-
-if __name__ == "__main__":
-    from tests.servers.running import serve
-
-    sys.exit(serve(OllamaServer))

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
@@ -19,22 +18,16 @@ from tests.servers.catalogue import COMPATIBLE, OPENAI, ModelSpec
 from tests.servers.faults import STATUS, RuleBroken
 from tests.servers.openai_chat_rules import Checked, check, message_tokens, overflow_message, prompt_tokens
 from tests.servers.recording import RecordedRequest
-from tests.servers.script import Fault, ParsedRequest, Said, ScriptSource, Step, locate
+from tests.servers.script import Fault, ScriptSource, Step, parsed_chat
 from tests.servers.server import Event, ProtocolServer, Reply, compact, parse_body, pieces, tokens_in, within
 from tests.servers.wire import Exchange, Request
 
 Make = Literal["openai", "deepseek", "llamacpp", "openrouter", "groq", "vllm", "lmstudio"]
 KINDS = {
-    400: "invalid_request_error",
-    401: "invalid_api_key",
-    403: "insufficient_permissions",
-    404: "model_not_found",
-    413: "request_too_large",
-    429: "rate_limit_exceeded",
-    500: "server_error",
-    503: "service_unavailable",
-    529: "overloaded",
-}
+    400: "invalid_request_error", 401: "invalid_api_key", 403: "insufficient_permissions",
+    404: "model_not_found", 413: "request_too_large", 429: "rate_limit_exceeded", 500: "server_error",
+    503: "service_unavailable", 529: "overloaded",
+}  # fmt: skip
 MESSAGES = {
     400: "Invalid request.",
     401: "Incorrect API key provided: test-***.",
@@ -48,14 +41,9 @@ MESSAGES = {
 }
 FINISH = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
 VARIABLES = {
-    "openai": "OPENAI",
-    "deepseek": "DEEPSEEK",
-    "llamacpp": "LLAMACPP",
-    "openrouter": "OPENROUTER",
-    "groq": "GROQ",
-    "vllm": "VLLM",
-    "lmstudio": "LMSTUDIO",
-}
+    "openai": "OPENAI", "deepseek": "DEEPSEEK", "llamacpp": "LLAMACPP", "openrouter": "OPENROUTER",
+    "groq": "GROQ", "vllm": "VLLM", "lmstudio": "LMSTUDIO",
+}  # fmt: skip
 
 
 class ChatServer(ProtocolServer):
@@ -166,19 +154,17 @@ class ChatServer(ProtocolServer):
         return told
 
     async def _answer(self, checked: Checked, recorded: RecordedRequest, exchange: Exchange) -> None:
-        step, fault, attempt = self.choose(parse(checked.body, checked.spec.id))
-        if fault is not None and await self.refuse(recorded.number, fault, checked.spec, checked.tokens, exchange):
-            return
         segments = [Segment(compact(checked.body.get("tools") or "").encode(), 0)]
         segments += [Segment(compact(each).encode(), message_tokens(each)) for each in checked.body["messages"]]
-        use = self.cache.use_implicit(checked.spec.id, segments, checked.spec.minimum_cached)
-        reply = _Answering(self, checked, step, use, attempt).reply(
-            cut=fault is not None and fault.kind == "malformed_args"
-        )
-        if checked.body.get("stream"):
-            await self.stream(recorded.number, reply, step, fault, exchange)
-        else:
-            await self.whole(recorded.number, reply, fault, exchange)
+
+        def reply(step: Step, fault: Fault | None, attempt: int) -> Reply:
+            use = self.cache.use_implicit(checked.spec.id, segments, checked.spec.minimum_cached)
+            cut = fault is not None and fault.kind == "malformed_args"
+            return _Answering(self, checked, step, use, attempt).reply(cut=cut)
+
+        asked = parsed_chat("openai", checked.body, checked.spec.id)
+        streamed = bool(checked.body.get("stream"))
+        await self.answer(recorded.number, asked, checked, exchange, reply, streamed=streamed)
 
 
 class _Answering:
@@ -292,33 +278,6 @@ class _Answering:
         return {"id": f"chatcmpl-{self._nonce[:24]}", "object": chunk, "created": 1, "model": self._checked.spec.id}
 
 
-def parse(body: dict[str, Any], model: str) -> ParsedRequest:
-    """The provider-neutral view of a checked request."""
-    said: list[Said] = []
-    system = ""
-    for message in body["messages"]:
-        content = message.get("content") or ""
-        text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-        match message["role"]:
-            case "system":
-                system = text
-            case "tool":
-                said.append(Said("user", "", (text,)))
-            case role:
-                said.append(Said(role, text))
-    prompt, position, last = locate(said)
-    return ParsedRequest(
-        provider="openai",
-        model=model,
-        system=system,
-        tools=tuple(tool["function"]["name"] for tool in body.get("tools", ())),
-        prompt=prompt,
-        position=position,
-        results=last,
-        body=body,
-    )
-
-
 def _sees(spec: ModelSpec) -> bool:
     return not spec.capabilities or "vision" in spec.capabilities
 
@@ -329,9 +288,3 @@ def _data(value: dict[str, Any]) -> bytes:
 
 def _event(value: dict[str, Any], *, paced: bool = False) -> Event:
     return Event(_data(value), paced)
-
-
-if __name__ == "__main__":
-    from tests.servers.running import serve
-
-    sys.exit(serve(ChatServer))

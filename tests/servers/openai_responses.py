@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -16,7 +15,7 @@ from tests.servers.openai_chat import MESSAGES, ChatServer
 from tests.servers.openai_chat_rules import Checked
 from tests.servers.openai_responses_rules import OVERFLOW, check, item_tokens
 from tests.servers.recording import RecordedRequest
-from tests.servers.script import Fault, ParsedRequest, Said, ScriptSource, Step, locate
+from tests.servers.script import Fault, ParsedRequest, Said, Step, parsed
 from tests.servers.server import Event, Reply, compact, pieces, tokens_in, within
 from tests.servers.wire import Exchange, Request
 
@@ -32,9 +31,6 @@ class ResponsesServer(ChatServer):
     """Whether summaries of reasoning are given: to verified accounts alone."""
     compacts = False
     """Whether conversations are compacted."""
-
-    def __init__(self, script: ScriptSource, **options: Any) -> None:
-        super().__init__(script, **options)
 
     @override
     def fault_error(self, fault: Fault, spec: ModelSpec, tokens: int) -> RuleBroken:
@@ -62,15 +58,16 @@ class ResponsesServer(ChatServer):
             raise RuleBroken(
                 "Your organization must be verified to generate reasoning summaries.", kind="unsupported_value"
             )
-        step, fault, attempt = self.choose(parse(checked.body, checked.spec.id))
-        if fault is not None and await self.refuse(recorded.number, fault, checked.spec, checked.tokens, exchange):
-            return
         head = compact(checked.body.get("tools") or "") + checked.body.get("instructions", "")
         segments = [Segment(head.encode(), tokens_in(head))]
         segments += [Segment(compact(each).encode(), item_tokens(each)) for each in checked.body["input"]]
-        use = self.cache.use_implicit(checked.spec.id, segments, checked.spec.minimum_cached)
-        reply = _Answering(self, checked, step, use, attempt).reply()
-        await self.stream(recorded.number, reply, step, fault, exchange)
+
+        def reply(step: Step, _fault: Fault | None, attempt: int) -> Reply:
+            use = self.cache.use_implicit(checked.spec.id, segments, checked.spec.minimum_cached)
+            return _Answering(self, checked, step, use, attempt).reply()
+
+        asked = parse(checked.body, checked.spec.id)
+        await self.answer(recorded.number, asked, checked, exchange, reply, streamed=True)
 
     def _compacted(self, checked: Checked) -> dict[str, Any]:
         """What the user said, then an item for what else was said, which only this model can read."""
@@ -206,24 +203,9 @@ def parse(body: dict[str, Any], model: str) -> ParsedRequest:
                 said.append(Said("user", "", (text,)))
             case _:
                 said.append(Said("assistant", ""))
-    prompt, position, last = locate(said)
-    return ParsedRequest(
-        provider="openai",
-        model=model,
-        system=body.get("instructions", ""),
-        tools=tuple(tool.get("name", tool["type"]) for tool in body.get("tools", ())),
-        prompt=prompt,
-        position=position,
-        results=last,
-        body=body,
-    )
+    tools = [tool.get("name", tool["type"]) for tool in body.get("tools", ())]
+    return parsed("openai", body, said, model=model, system=body.get("instructions", ""), tools=tools)
 
 
 def _event(value: dict[str, Any], *, paced: bool = False) -> Event:
     return Event(f"event: {value['type']}\ndata: {compact(value)}\n\n".encode(), paced)
-
-
-if __name__ == "__main__":
-    from tests.servers.running import serve
-
-    sys.exit(serve(ResponsesServer))

@@ -1,7 +1,7 @@
 """Running a server outside the test's event loop: in a thread, or as a process that outlives its client.
 
-As a process: ``python -m tests.servers.anthropic --port 0 --script FILE.json --record FILE.jsonl``. It prints its URL
-on the first line and serves until it is terminated. Without ``--script`` it plays the standard coding task.
+As a process: ``python -m tests.servers.running anthropic --port 0 --script FILE.json --record FILE.jsonl``. It prints
+its URL on the first line and serves until it is terminated. Without ``--script`` it plays the standard coding task.
 """
 
 from __future__ import annotations
@@ -15,28 +15,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from tests.servers.coding_task import coding_task_script
 from tests.servers.recording import Record, RecordedRequest, read_record
-from tests.servers.script import Script, ScriptSource
+from tests.servers.script import Script
 from tests.servers.server import API_KEY, ProtocolServer
 
 ROOT = Path(__file__).resolve().parents[2]
 _Server = TypeVar("_Server", bound=ProtocolServer)
-
-
-class ServerClass(Protocol):
-    def __call__(
-        self,
-        script: ScriptSource,
-        *,
-        windows: dict[str, int] | None = ...,
-        api_key: str = ...,
-        port: int = ...,
-        record: Path | None = ...,
-    ) -> ProtocolServer: ...
 
 
 @contextlib.contextmanager
@@ -118,7 +107,7 @@ def in_process(
 ) -> Iterator[ServerProcess]:
     """Start ``tests.servers.<name>`` (``anthropic``, ``gemini`` or ``ollama``); its files go to ``directory``."""
     record = directory / f"{name}-record.jsonl"
-    command = [sys.executable, "-m", f"tests.servers.{name}", "--port", str(port), "--record", str(record)]
+    command = [sys.executable, "-m", "tests.servers.running", name, "--port", str(port), "--record", str(record)]
     if script is not None:
         command += ["--script", str(script.save(directory / f"{name}-script.json"))]
     for model, size in (windows or {}).items():
@@ -137,9 +126,10 @@ def in_process(
             process.stdout.close()
 
 
-def serve(server_class: ServerClass) -> int:
-    """The command line of a server module."""
+def main() -> None:
+    """The command line."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("name", help="a module here, like anthropic")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--script", type=Path, help="a JSON file made by Script.save; default: the coding task")
     parser.add_argument("--record", type=Path, help="JSON lines: requests, answers, violations")
@@ -147,9 +137,16 @@ def serve(server_class: ServerClass) -> int:
     arguments = parser.parse_args()
     script = Script.load(arguments.script) if arguments.script else coding_task_script()
     windows = {model: int(size) for model, _, size in (item.partition("=") for item in arguments.window)}
-    server = server_class(script, windows=windows, port=arguments.port, record=arguments.record)
+    found = vars(import_module(f"tests.servers.{arguments.name}")).values()
+    (kind,) = (
+        each
+        for each in found
+        if isinstance(each, type)
+        and each.__module__.endswith(f".{arguments.name}")
+        and issubclass(each, ProtocolServer)
+    )
+    server = kind(script, windows=windows, port=arguments.port, record=arguments.record)
     asyncio.run(_until_terminated(server))
-    return 0
 
 
 async def _until_terminated(server: ProtocolServer) -> None:
@@ -159,3 +156,7 @@ async def _until_terminated(server: ProtocolServer) -> None:
     async with server:
         print(server.url, flush=True)
         await stop.wait()
+
+
+if __name__ == "__main__":
+    main()

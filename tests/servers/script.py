@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -155,6 +155,41 @@ class Said(msgspec.Struct, frozen=True):
     role: Literal["user", "assistant"]
     text: str
     results: tuple[str, ...] = ()
+
+
+def parsed(
+    provider: Literal["anthropic", "gemini", "ollama", "openai"],
+    body: dict[str, Any],
+    said: list[Said],
+    *,
+    model: str,
+    system: str,
+    tools: Iterable[str],
+) -> ParsedRequest:
+    """The provider-neutral view of a checked request, in which this was `said`."""
+    prompt, position, results = locate(said)
+    return ParsedRequest(
+        provider=provider, model=model, system=system, tools=tuple(tools), prompt=prompt, position=position,
+        results=results, body=body,
+    )  # fmt: skip
+
+
+def parsed_chat(provider: Literal["ollama", "openai"], body: dict[str, Any], model: str) -> ParsedRequest:
+    """The same of a request in the form that Chat Completions and Ollama share."""
+    said: list[Said] = []
+    system = ""
+    for message in body["messages"]:
+        content = message.get("content") or ""
+        text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+        match message["role"]:
+            case "system":
+                system = text
+            case "tool":
+                said.append(Said("user", "", (text,)))
+            case role:
+                said.append(Said(role, text))
+    tools = [tool["function"]["name"] for tool in body.get("tools", ())]
+    return parsed(provider, body, said, model=model, system=system, tools=tools)
 
 
 def locate(messages: list[Said]) -> tuple[str, int, tuple[str, ...]]:

@@ -6,11 +6,11 @@ import dataclasses
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import msgspec
 
@@ -30,6 +30,16 @@ class Event:
 
     data: bytes
     paced: bool = False
+
+
+class Checked(Protocol):
+    """A request that obeys the rules: the model, and the tokens of its prompt."""
+
+    @property
+    def spec(self) -> ModelSpec: ...
+
+    @property
+    def tokens(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -178,10 +188,30 @@ class ProtocolServer(ABC):
             await exchange.close()
             raise
 
-    def choose(self, parsed: ParsedRequest) -> tuple[Step, Fault | None, int]:
+    def choose(self, asked: ParsedRequest) -> tuple[Step, Fault | None, int]:
         """The step for this request, the fault that applies to this attempt, and the attempt's number."""
-        step, attempt = choose(self.script, parsed), self.faults.attempt(parsed)
+        step, attempt = choose(self.script, asked), self.faults.attempt(asked)
         return step, self.faults.fault(step, attempt), attempt
+
+    async def answer(
+        self,
+        number: int,
+        asked: ParsedRequest,
+        checked: Checked,
+        exchange: Exchange,
+        make: Callable[[Step, Fault | None, int], Reply],
+        *,
+        streamed: bool,
+    ) -> None:
+        """Answer request `number` with what `make` makes of what is chosen, unless a fault is an answer of its own."""
+        step, fault, attempt = self.choose(asked)
+        if fault is not None and await self.refuse(number, fault, checked.spec, checked.tokens, exchange):
+            return
+        reply = make(step, fault, attempt)
+        if streamed:
+            await self.stream(number, reply, step, fault, exchange)
+        else:
+            await self.whole(number, reply, fault, exchange)
 
     async def refuse(self, number: int, fault: Fault, spec: ModelSpec, tokens: int, exchange: Exchange) -> bool:
         """Apply a fault that comes before any answer; False when the fault is of another kind."""
