@@ -169,16 +169,6 @@ def test_where_no_price_growth_or_thrift_is_known_nothing_pays() -> None:
     assert pays_from(structs.replace(here, rates=None), worth(here)) is None
 
 
-@pytest.mark.parametrize(
-    ("between_turns", "cold", "factor"),
-    [(True, False, 1.6), (False, False, 2.6), (True, True, 1.0), (False, True, 1.0)],
-)
-def test_thrift_waits_least_when_cold_and_longest_in_a_loop(between_turns: bool, cold: bool, factor: float) -> None:
-    here, priced = moment(100_000, cold=cold, between_turns=between_turns), CompactionWorth(10_000, 1)
-    carrying = 0.05 + 0.03 * 1.2
-    assert pays_from(here, priced) == pytest.approx(factor * sqrt(2 * 10_000 * 4_000 / carrying))
-
-
 def test_the_summary_of_400k_tokens_on_opus_costs_least_from_the_cache() -> None:
     same = Summariser("opus-5-5", OPUS_55, 400_000, 1_000, 3_000, 900_000, cached=True)
     alone = Summariser("haiku-5-5", HAIKU_ABOVE_100K, 400_000, 0, 3_000, 900_000, cached=False)

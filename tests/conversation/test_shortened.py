@@ -84,16 +84,6 @@ def test_what_the_user_brings_back_is_whole_again_until_it_is_shortened_anew() -
     assert talk.states()[ASK] == "shortened"
 
 
-def test_a_shortened_result_answers_its_call() -> None:
-    talk = Large()
-    talk.shorten(FIRST, ToolResult("c0", "line 0 ..."))
-    assert ToolResult("c0", "line 0 ...") in talk.blocks("user")
-    assert talk.states()[FIRST] == "shortened"
-    assert broken_rules(talk.view.messages()) == []
-    newest = talk.view.live_results()[-1]
-    assert (newest.seq, newest.state, newest.size.characters) == (FIRST, "shortened", 10)
-
-
 def test_calls_that_are_left_out_are_not_shown_nor_are_their_results() -> None:
     talk = Large()
     before = talk.view.messages()

@@ -18,14 +18,9 @@ def texts(view: View) -> list[str]:
     return [item.text for item in newest_todo(view.log).items]
 
 
-def test_there_is_none_before_the_first_call() -> None:
-    talk = Talk()
-    talk.ask("go")
-    assert newest_todo(talk.view.log) == TodoList(())
-
-
 def test_the_newest_call_that_was_carried_out_counts() -> None:
     talk = Talk()
+    assert newest_todo(talk.view.log) == TodoList(())
     listed(talk, "one")
     listed(talk, "one", "two")
     listed(talk, "refused", failed=True)
@@ -34,6 +29,8 @@ def test_the_newest_call_that_was_carried_out_counts() -> None:
     assert texts(talk.view) == ["one", "two"]
     talk.add(tool_result(ToolResult(call, "Noted.")))
     assert texts(talk.view) == ["not answered yet"]
+    listed(talk)
+    assert texts(talk.view) == []
 
 
 def test_of_two_calls_in_one_answer_the_last_counts_whatever_came_back_first() -> None:
@@ -43,13 +40,6 @@ def test_of_two_calls_in_one_answer_the_last_counts_whatever_came_back_first() -
     for call_id in ("x2", "x1"):
         talk.add(tool_result(ToolResult(call_id, "Noted.")))
     assert texts(talk.view) == ["list 2"]
-
-
-def test_an_empty_list_ends_it() -> None:
-    talk = Talk()
-    listed(talk, "one")
-    listed(talk)
-    assert texts(talk.view) == []
 
 
 def test_it_stays_when_a_summary_covers_the_call_and_its_result_is_cleared() -> None:

@@ -10,7 +10,6 @@ from tests.conversation.logs import MODELS, Writer, broken_rules, logs
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
     AnyEntry,
-    Checkpointed,
     Cleared,
     Delivered,
     Digested,
@@ -92,14 +91,6 @@ def test_every_request_is_valid_and_its_live_results_are_the_items_that_are_show
         following = following.plus(size_of_block(block))
     assert all((each.size, each.after) in answers[each.call.id] for each in live)
     assert [each.after.characters for each in live] == sorted(each.after.characters for each in live)
-
-
-@given(logs(), st.data())
-@settings(deadline=None)
-def test_every_crash_point_leaves_a_valid_request(view: View, data: st.DataObject) -> None:
-    entries = list(view.log)
-    crashed = View(entries[: data.draw(st.integers(0, len(entries)))])
-    assert broken_rules(crashed.messages()) == []
 
 
 @given(logs())
@@ -322,19 +313,6 @@ def test_a_pinned_result_survives_with_its_group_after_the_summary_that_passed_o
     assert "fix it" not in text
     talk.add(Pinned(items=(talk.first,), pinned=False))
     assert "one" not in talk.text()
-
-
-def test_nested_summaries_undone_in_any_order() -> None:
-    talk = Talk()
-    inner = talk.add(Summarized(first=talk.ask, last=talk.result1, text="inner"))
-    outer = talk.add(Checkpointed(first=talk.ask, last=talk.third, text="outer"))
-    assert talk.text() == "outer"
-    talk.add(Undone(target=inner))
-    assert talk.text() == "outer"
-    redo = talk.add(Undone(target=outer))
-    assert talk.text().startswith("fix it")
-    talk.add(Undone(target=redo))
-    assert talk.text() == "outer"
 
 
 def test_the_newest_cover_that_counts_decides() -> None:

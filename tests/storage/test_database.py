@@ -97,13 +97,6 @@ async def test_a_full_database_loses_nothing_and_goes_on(tmp_path: Path) -> None
     await database.close()
 
 
-async def test_a_folder_in_its_place_is_an_error_not_a_rename(tmp_path: Path) -> None:
-    (tmp_path / "d.sqlite").mkdir()
-    with pytest.raises(StorageError):
-        await open_database(tmp_path / "d.sqlite", SCHEMA)
-    assert (tmp_path / "d.sqlite").is_dir()
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
 def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)

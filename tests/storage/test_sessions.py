@@ -92,12 +92,9 @@ def _count(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_count)
 
 
-def test_ids_sort_by_time() -> None:
-    assert re.fullmatch(r"20261121-214501-[0-9a-f]{4}", new_session_id(datetime(2026, 11, 21, 21, 45, 1)))
-
-
-def test_new_folders_differ(tmp_path: Path) -> None:
+def test_ids_sort_by_time_and_differ(tmp_path: Path) -> None:
     assert len({create_session(tmp_path) for _ in range(20)}) == 20
+    assert re.fullmatch(r"20261121-214501-[0-9a-f]{4}", new_session_id(datetime(2026, 11, 21, 21, 45, 1)))
 
 
 async def test_what_was_sent_meanwhile_counts_once_it_is_said(tmp_path: Path) -> None:

@@ -149,81 +149,66 @@ def cut_both(folder: Path) -> None:
     changing(TRACE_NAME, "DELETE FROM events WHERE entry > 4")(folder)
 
 
+def trace(*statements: str) -> Change:
+    return changing(TRACE_NAME, *statements)
+
+
+def log(*statements: str) -> Change:
+    return changing(LOG_NAME, *statements)
+
+
 NOT_WRITTEN = "the log is not what was written"
 CASES: dict[str, tuple[Change, str]] = {
     "another text in an event": (
-        changing(TRACE_NAME, "UPDATE events SET body = replace(body, 'read calc', 'kill calc') WHERE kind = 'message'"),
+        trace("UPDATE events SET body = replace(body, 'read calc', 'kill calc') WHERE kind = 'message'"),
         "not what entry",
     ),
-    "another kind": (
-        changing(TRACE_NAME, "UPDATE events SET kind = 'error' WHERE seq = 4"),
-        "event 4 of the trace: not",
-    ),
-    "another time": (changing(TRACE_NAME, "UPDATE events SET time = 1 WHERE seq = 4"), "event 4 of the trace: not"),
-    "another hash": (
-        changing(TRACE_NAME, "UPDATE events SET hash = 'f' WHERE seq = 4"),
-        "event 4 of the trace: another hash",
-    ),
-    "no text": (changing(TRACE_NAME, "UPDATE events SET body = x'00' WHERE seq = 4"), "event 4 of the trace: not"),
-    "an event removed": (changing(TRACE_NAME, "DELETE FROM events WHERE seq = 6"), "missing before event 7"),
+    "another kind": (trace("UPDATE events SET kind = 'error' WHERE seq = 4"), "event 4 of the trace: not"),
+    "another time": (trace("UPDATE events SET time = 1 WHERE seq = 4"), "event 4 of the trace: not"),
+    "another hash": (trace("UPDATE events SET hash = 'f' WHERE seq = 4"), "event 4 of the trace: another hash"),
+    "no text": (trace("UPDATE events SET body = x'00' WHERE seq = 4"), "event 4 of the trace: not"),
+    "an event removed": (trace("DELETE FROM events WHERE seq = 6"), "missing before event 7"),
     "an event removed, the others numbered anew": (
-        changing(TRACE_NAME, "DELETE FROM events WHERE seq = 6", "UPDATE events SET seq = seq - 1 WHERE seq > 6"),
+        trace("DELETE FROM events WHERE seq = 6", "UPDATE events SET seq = seq - 1 WHERE seq > 6"),
         "not what entry 5 of the log says",
     ),
     "a permission removed": (
-        changing(TRACE_NAME, "DELETE FROM events WHERE seq = 9", "UPDATE events SET seq = seq - 1 WHERE seq > 9"),
+        trace("DELETE FROM events WHERE seq = 9", "UPDATE events SET seq = seq - 1 WHERE seq > 9"),
         "entry 6 of the log lack their events before event 9",
     ),
     "two events changed round": (
-        changing(
-            TRACE_NAME,
-            "UPDATE events SET seq = -1 WHERE seq = 5",
-            "UPDATE events SET seq = 5 WHERE seq = 6",
-            "UPDATE events SET seq = 6 WHERE seq = -1",
-        ),
+        trace("UPDATE events SET seq = iif(seq = 5, -6, -5) WHERE seq IN (5, 6)", "UPDATE events SET seq = abs(seq)"),
         "entry 5",
     ),
-    "an event added": (changing(TRACE_NAME, A_PERMISSION), "not what entry"),
-    "an event of no entry": (
-        changing(TRACE_NAME, A_PERMISSION.replace("max(entry)", "max(entry) + 1")),
-        "after the log's last entry",
-    ),
+    "an event added": (trace(A_PERMISSION), "not what entry"),
+    "an event of no entry": (trace(A_PERMISSION.replace("max(entry)", "max(entry) + 1")), "after the log's last entry"),
     "an event of no number": (
-        changing(TRACE_NAME, "UPDATE events SET entry = 'x' WHERE seq = 4"),
-        "event 4 of the trace: of entry 0, which is not the log's next one",
+        trace("UPDATE events SET entry = 'x' WHERE seq = 4"),
+        "of entry 0, which is not the log's next one",
     ),
-    "the end cut off": (changing(TRACE_NAME, "DELETE FROM events WHERE seq > 7"), "the end of the trace was cut off"),
-    "all events": (changing(TRACE_NAME, "DELETE FROM events"), "the end of the trace was cut off"),
+    "the end cut off": (trace("DELETE FROM events WHERE seq > 7"), "the end of the trace was cut off"),
+    "all events": (trace("DELETE FROM events"), "the end of the trace was cut off"),
     "the trace": (lambda folder: (folder / TRACE_NAME).unlink(), "the end of the trace was cut off"),
     "a message forged": (forging, NOT_WRITTEN),
     "a message forged, with the link": (forging_with_head, "not what entry"),
-    "no link": (changing(LOG_NAME, f"DELETE FROM meta WHERE key = '{HEAD_KEY}'"), "is gone, or was changed"),
-    "another link": (changing(LOG_NAME, f"UPDATE meta SET value = '7' WHERE key = '{HEAD_KEY}'"), "is gone, or was"),
+    "no link": (log(f"DELETE FROM meta WHERE key = '{HEAD_KEY}'"), "is gone, or was changed"),
+    "another link": (log(f"UPDATE meta SET value = '7' WHERE key = '{HEAD_KEY}'"), "is gone, or was"),
     "a link out of range": (
-        changing(LOG_NAME, f"UPDATE meta SET value = replace(value, '\"seq\":', '\"seq\":9') WHERE key = '{HEAD_KEY}'"),
+        log(f"UPDATE meta SET value = replace(value, '\"seq\":', '\"seq\":9') WHERE key = '{HEAD_KEY}'"),
         "its end was cut off",
     ),
     "the layout of an earlier version": (as_an_earlier_version, "is gone, or was changed"),
-    "an entry damaged": (
-        changing(LOG_NAME, "UPDATE entries SET body = x'00' WHERE seq = 4"),
-        "entry 4 of the log was damaged: its checksum is wrong",
-    ),
-    "an entry removed": (changing(LOG_NAME, "DELETE FROM entries WHERE seq = 4"), "entry 4 of the log is missing"),
-    "the log's end cut off": (changing(LOG_NAME, "DELETE FROM entries WHERE seq > 9"), "but 15 were written"),
+    "an entry damaged": (log("UPDATE entries SET body = x'00' WHERE seq = 4"), "entry 4 of the log was damaged: its"),
+    "an entry removed": (log("DELETE FROM entries WHERE seq = 4"), "entry 4 of the log is missing"),
+    "the log's end cut off": (log("DELETE FROM entries WHERE seq > 9"), "but 15 were written"),
     "both ends cut off": (cut_both, "the log ends at entry 4, but 15 were written"),
-    "a guard removed": (
-        with_script(TRACE_NAME, "DROP TRIGGER events_no_delete"),
-        "the guard events_no_delete was removed",
-    ),
+    "a guard removed": (with_script(TRACE_NAME, "DROP TRIGGER events_no_delete"), "events_no_delete was removed"),
     "a guard that guards nothing": (
         with_script(TRACE_NAME, HARMLESS_GUARD),
-        "the guard events_no_delete is not the one that was made",
+        "events_no_delete is not the one that was made",
     ),
     "a view for the table": (with_script(TRACE_NAME, VIEW), "events is a view and not the table that was made"),
-    "one more trigger": (
-        with_script(TRACE_NAME, EXTRA_GUARD),
-        "there is a guard quiet that was not made with the file",
-    ),
+    "one more trigger": (with_script(TRACE_NAME, EXTRA_GUARD), "guard quiet that was not made with the file"),
     "a trigger in the log": (
         with_script(LOG_NAME, "CREATE TRIGGER quiet AFTER INSERT ON entries BEGIN SELECT 1; END"),
         "there is a guard quiet",

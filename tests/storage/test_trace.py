@@ -19,11 +19,8 @@ from tui_agent.conversation.entries import (
     ModelSwitched,
     Partial,
     Recorded,
-    Summarized,
-    UnattributedCall,
     Usage,
     tool_result,
-    user_message,
 )
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.errors import StorageError
@@ -88,15 +85,6 @@ def test_it_says_what_the_log_says(log: list[AnyEntry], tmp_path_factory: pytest
     assert sum(body["cost_usd"] or 0.0 for body in used) == pytest.approx(tracker.session.cost_usd)
     assert sum(body["input_tokens"] for body in used) == tracker.session.usage.input_tokens
     assert read_summary(folder / LOG_NAME).cost_usd == pytest.approx(tracker.session.cost_usd)
-
-
-def test_a_summary_counts_once_though_its_entry_repeats_what_it_cost() -> None:
-    usage = Usage(100, output_tokens=10)
-    call = UnattributedCall(model="m", usage=usage, purpose="summary", cost_usd=1.4)
-    log = stamped([user_message("hi"), call, Summarized(first=1, last=1, text="s", usage=usage, cost_usd=1.4)])
-    used = [event.body for event in all_events_of(log) if event.kind == "model_usage"]
-    assert len(used) == 1
-    assert '"purpose":"summary"' in used[0]
 
 
 async def test_it_is_written_a_moment_later_without_a_flush(tmp_path: Path) -> None:

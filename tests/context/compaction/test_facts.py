@@ -65,7 +65,7 @@ def test_a_list_is_taken_out_of_a_summary_and_what_follows_stays() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(SPEAKERS), st.text(max_size=80)), max_size=6), st.integers(0, 400))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=examples(10))
 def test_every_fact_is_listed_or_counted(said: list[tuple[Speaker, str]], limit: int) -> None:
     sources = [Source(speaker, f"{text} planted_{number} must stay") for number, (speaker, text) in enumerate(said)]
     facts = collect(sources)

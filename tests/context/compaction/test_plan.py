@@ -24,7 +24,7 @@ from tests.conversation.logs import broken_rules, logs
 from tests.examples import examples
 from tui_agent.context.compaction.draft import Draft, accept, accept_anew
 from tui_agent.context.compaction.facts import HEADING
-from tui_agent.context.compaction.forms import CHECKPOINT, FIVE, OUTLINE, body_of, sections
+from tui_agent.context.compaction.forms import CHECKPOINT, FIVE, OUTLINE, sections
 from tui_agent.context.compaction.material import Material
 from tui_agent.context.compaction.plan import CHANGED, Plan, plan_checkpoint, plan_compaction, plan_merge, rebased
 from tui_agent.context.counting import estimate
@@ -199,19 +199,6 @@ def further(talk: Talk, round_: int) -> None:
         talk.say("fine")
 
 
-def test_earlier_summaries_stay_as_they_are_byte_for_byte() -> None:
-    talk = long_talk()
-    texts: list[str] = []
-    for round_ in range(5):
-        done = talk.apply(accepted(compaction(talk), talk.view, settings=CompactionSettings(facts_tokens=300)))
-        texts.append(done.boundary.text)
-        assert [each.text for each in talk.view.boundaries()] == texts
-        further(talk, round_)
-    assert [text for text in texts if text in talk.shown] == texts
-    assert talk.shown.count(WORDS) == 1
-    assert all(f"]\nround {round_}, step 3" in talk.shown for round_ in range(4))
-
-
 def test_summaries_that_have_become_too_large_are_merged_from_the_original_turns() -> None:
     talk = long_talk()
     for round_ in range(4):
@@ -234,25 +221,6 @@ def test_summaries_that_have_become_too_large_are_merged_from_the_original_turns
     assert broken_rules(talk.view.messages()) == []
     talk.add(Undone(target=len(talk.view.log)))
     assert len(talk.view.boundaries()) == 4
-
-
-def test_a_merge_is_put_together_from_what_was_written_of_the_turns_never_from_a_merge() -> None:
-    talk = long_talk()
-    written: list[str] = []
-    budget = CompactionSettings(summaries_tokens=500)
-    for round_ in range(6):
-        written.append(talk.apply(accepted(compaction(talk), talk.view)).boundary.text)
-        if round_ >= 2:
-            plan = plan_merge(talk.view, situation(talk.view, settings=budget))
-            assert plan is not None
-            notes = material(plan, talk.view).notes
-            # The newest summary stays as it is; what an earlier merge stands for is told by what it was made from.
-            assert notes == tuple(map(body_of, written[:-1]))
-            merged = accepted(plan, talk.view)
-            deep = replace(merged.boundary, depth=2)
-            talk.apply(replace(merged, boundary=deep))
-            assert len(talk.view.boundaries()) == 2
-        further(talk, round_)
 
 
 def test_turns_of_which_nothing_was_written_directly_are_read_anew() -> None:

@@ -12,7 +12,7 @@ from tui_agent.context.compaction.draft import Draft, accept
 from tui_agent.context.compaction.forms import Prompts
 from tui_agent.context.compaction.material import CLOSE, OPEN, Material, material_of
 from tui_agent.context.compaction.plan import Plan
-from tui_agent.context.compaction.writing import MOST_PARTS, Order, Writers, WritingAttempt, choose_writer, chunks, ways
+from tui_agent.context.compaction.writing import MOST_PARTS, Order, Writers, WritingAttempt, chunks, ways
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import Answer, AskModel, AskWriter, Effect, Outcome, Refusal, WrongOutcome, carry_out
@@ -261,20 +261,3 @@ def test_a_final_refusal_ends_it_at_once(case: Case) -> None:
 def test_an_answer_that_is_none_is_a_fault_of_the_caller(case: Case) -> None:
     with pytest.raises(WrongOutcome, match="NoneType"):
         carry_out(WRITERS.write(Order(case.plan, case.made, moment(100_000), RUNNING, 0)), lambda effect: None)
-
-
-def test_who_writes_is_who_costs_less_and_has_room(case: Case) -> None:
-    cheap = Prices(0.5, 2.5, 0.05, 0.625).rates
-    assert cheap is not None
-    small = model_named("anthropic:claude-haiku-5-5", window=200_000, rates=cheap)
-    warm, cold = moment(100_000, small=small), moment(100_000, small=small, cold=True)
-    dear = model_named("anthropic:claude-haiku-5-5", window=200_000, rates=structs.replace(cheap, input_usd=9))
-    assert choose_writer(case.plan, case.made.parts, case.made.questions, cold).way == "separate"
-    assert (
-        choose_writer(case.plan, case.made.parts, case.made.questions, moment(100_000, small=dear)).way == "same_prefix"
-    )
-    assert choose_writer(case.plan, case.made.parts, case.made.questions, moment(20_000, small=small)).way == "separate"
-    assert (
-        choose_writer(case.plan, case.made.parts, case.made.questions, structs.replace(warm, model=model(100_000))).way
-        == "same_prefix"
-    )

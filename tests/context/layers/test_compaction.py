@@ -2,14 +2,12 @@
 
 import pytest
 
-from tests.context.talks import FILLER, Talk, accepted, compaction, long_talk, material, planned, situation, total
-from tests.conversation.logs import broken_rules
-from tui_agent.context.compaction.plan import Plan, plan_checkpoint
+from tests.context.talks import FILLER, accepted, compaction, long_talk, material, planned, situation, total
+from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import Refusal
 from tui_agent.context.layers.compaction import Backoff
-from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import Message, Restored, Summarized, tool_result
+from tui_agent.conversation.entries import Restored, Summarized
 
 
 def test_the_newest_tokens_stay_at_most_half_of_what_the_trigger_leaves() -> None:
@@ -50,41 +48,6 @@ def test_what_the_model_has_not_seen_stays() -> None:
     assert plan.kept_from == step
 
 
-def test_a_compaction_during_a_parallel_tool_step_does_not_split_it() -> None:
-    talk = long_talk()
-    calls = tuple(ToolCall(f"p{number}", "read_file", "{}") for number in range(3))
-    step = talk.add(Message(role="assistant", blocks=calls))
-    talk.add(tool_result(ToolResult("p1", "the second came first")))
-    plan = planned(compaction(talk, keep=0))
-    assert plan.last < step == plan.kept_from
-    talk.apply(accepted(plan, talk.view))
-    talk.add(tool_result(ToolResult("p0", "late zero")))
-    talk.add(tool_result(ToolResult("p2", "late two")))
-    assert broken_rules(talk.view.messages()) == []
-    assert "late zero" in talk.shown
-    assert "the second came first" in talk.shown
-
-
-def test_the_newest_request_survives_a_long_tool_loop() -> None:
-    talk = Talk()
-    talk.ask("An older request.")
-    talk.say("Done.")
-    talk.ask("Port the parser, exactly as the standard says.")
-    for number in range(30):
-        talk.tool(FILLER * 40, path=f"f{number}.py")
-    first = accepted(compaction(talk, trigger=6_000), talk.view)
-    talk.apply(first)
-    texts = [block.text for block in talk.view.messages()[0].blocks if isinstance(block, Text)]
-    assert texts[0].startswith("[Previous conversation summary]")
-    assert texts[1].endswith("\nAn older request.")
-    assert texts[2] == "Port the parser, exactly as the standard says."
-    for number in range(30):
-        talk.tool(FILLER * 40, path=f"g{number}.py")
-    talk.apply(accepted(compaction(talk, trigger=6_000), talk.view))
-    assert talk.shown.count("Port the parser, exactly as the standard says.") == 1
-    assert broken_rules(talk.view.messages()) == []
-
-
 def test_a_summary_never_covers_what_an_earlier_one_covers() -> None:
     talk = long_talk()
     first = talk.apply(accepted(compaction(talk, keep=1_500), talk.view)).boundary
@@ -96,22 +59,6 @@ def test_a_summary_never_covers_what_an_earlier_one_covers() -> None:
     for plan in found:
         assert plan.first > first.last
         assert all(group.first > inside[4] for group in plan.leaving)
-
-
-def test_a_summary_after_a_record_leaves_it_as_it_is() -> None:
-    talk = long_talk()
-    record = talk.apply(
-        accepted(plan_checkpoint(talk.view, situation(talk.view)), talk.view, "# Task\nFirst task, record_name.")
-    ).boundary.text
-    for turn in range(12):
-        talk.ask(f"More {turn}")
-        talk.tool(FILLER * 60, path=f"more_{turn}.py")
-        talk.say("fine")
-    plan = planned(compaction(talk))
-    assert "record_name" not in "".join(material(plan, talk.view).parts)
-    done = talk.apply(accepted(plan, talk.view))
-    assert [each.text for each in talk.view.boundaries()] == [record, done.boundary.text]
-    assert record in talk.shown
 
 
 def test_a_compaction_loop_without_headroom_ends_in_one_warning() -> None:
@@ -128,14 +75,6 @@ def test_a_compaction_loop_without_headroom_ends_in_one_warning() -> None:
         talk.apply(accepted(plan, talk.view))
     assert isinstance(plan, Refusal)
     assert compactions <= 2
-
-
-def test_a_threshold_below_the_fixed_overhead_does_not_loop() -> None:
-    talk = Talk(system="rule " * 20_000)
-    for number in range(4):
-        talk.ask(f"word {number}")
-        talk.say("ok")
-    assert isinstance(compaction(talk, trigger=5_000, window=60_000), Refusal)
 
 
 def test_the_user_may_compact_a_short_conversation() -> None:

@@ -105,12 +105,12 @@ CASES = {
 PICTURED = ("nine pictures", "fifty small pictures", "all at once")
 
 
-@pytest.mark.parametrize("pinned", [False, True], ids=["", "pinned"])
 @pytest.mark.parametrize(
-    ("name", "shrinks"),
+    ("name", "shrinks", "pinned"),
     [
-        *(pytest.param(name, True, marks=[pytest.mark.soak] if name == "5,000 calls" else []) for name in CASES),
-        *((name, False) for name in PICTURED),
+        *(pytest.param(name, True, False, marks=[pytest.mark.soak] if name == "5,000 calls" else []) for name in CASES),
+        *((name, True, True) for name in ("a paste sent three times", "1,000 calls", "2 MB of text")),
+        *((name, False, True) for name in PICTURED),
     ],
 )
 def test_whatever_was_said_the_next_request_fits(name: str, shrinks: bool, pinned: bool) -> None:
