@@ -47,7 +47,6 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def known(self) -> bool:
-        """Whether the window is known."""
         return self.window > 0
 
     @property
@@ -137,7 +136,6 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted((one for one in each if one.tokens or one.messages), key=lambda one: one.tokens))
 
     def warnings(self) -> tuple[str, ...]:
-        """One sentence for each layer that rests."""
         return tuple(each.warning for each in (self.clear, self.compact, self.limit) if each.warning)
 
 

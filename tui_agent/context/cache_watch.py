@@ -42,7 +42,6 @@ class ColdCache(msgspec.Struct, frozen=True):
     compaction: StepPrice | None = None
 
     def text(self) -> str:
-        """One line for people."""
         text = f"This call reads {self.tokens:,} tokens anew, about {money_text(self.cost_usd)}: {self.why}."
         if self.compaction is None:
             return text
@@ -65,7 +64,6 @@ class CacheMiss(msgspec.Struct, frozen=True):
     reason: str = ""
 
     def text(self) -> str:
-        """One line for people."""
         more = f" ({self.detail})" if self.detail else ""
         said = f"; the provider says: {self.reason}" if self.reason else ""
         return (

@@ -92,7 +92,6 @@ def preview_change(view: View, entries: Sequence[AnyContextEntry], situation: Si
 
 
 def view_with(view: View, entries: Sequence[AnyContextEntry]) -> View:
-    """A copy of the view with `entries` appended."""
     then = view.copy()
     time = view.log[len(view.log)].time if len(view.log) else 0.0
     for entry in entries:
@@ -101,7 +100,6 @@ def view_with(view: View, entries: Sequence[AnyContextEntry]) -> View:
 
 
 def preview_clearing(view: View, here: Situation, cleared: Cleared) -> StepPreview:
-    """The exact effects and cost of a clearing."""
     seen = structs.replace(preview_change(view, [cleared], here), after=cleared.after)
     return StepPreview("clear", seen, True, clearing_price(view, here, cleared), cleared.reason)
 
@@ -141,7 +139,6 @@ def preview_plan(view: View, here: Situation, plan: Plan, writing: float | None)
 
 
 def preview_draft(view: View, here: Situation, draft: Draft) -> StepPreview:
-    """The exact effects and cost of entering a written summary."""
     seen = structs.replace(preview_change(view, draft.entries, here), before=draft.before, after=draft.after)
     price = None
     if draft.spent_usd is not None:

@@ -112,7 +112,6 @@ class Counter:
         self._densities: dict[ContentClass, _Density] = {}
 
     def use(self, tokenizer: Tokenizer) -> None:
-        """Count with this tokenizer from now on."""
         self._tokenizer = tokenizer
         self._cache.clear()
         self._densities.clear()
@@ -200,7 +199,6 @@ class Ratios:
         return found
 
     def has_sample(self, model: str, shape: str, content: ContentClass) -> bool:
-        """Whether this class was measured for the model."""
         return _key(model, shape, content) in self._samples
 
     def _middle(self, model: str, shape: str, content: ContentClass) -> float:

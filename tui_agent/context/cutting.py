@@ -10,7 +10,6 @@ _JOINER: Final = "\u200d"
 
 
 def quoted(path: str) -> str:
-    """A path quoted as an argument of a call."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

@@ -45,7 +45,6 @@ def arranged(offered: Iterable[tuple[ToolDefinition, bool]], limit: int) -> Arra
 
 
 def tokens_of(definitions: Iterable[ToolDefinition]) -> int:
-    """Estimated tokens of definitions if they were sent."""
     return estimate(size_of_tools(msgspec.structs.replace(each, deferred=False) for each in definitions))
 
 

@@ -144,7 +144,6 @@ class StepPrice(msgspec.Struct, frozen=True):
         return ceil(self.cost / self.saving) if self.saving > 0 else None
 
     def text(self, amount: float) -> str:
-        """An amount of this price in words."""
         return price_or_time(0.0 if self.in_seconds else amount, amount if self.in_seconds else 0.0)
 
 
@@ -202,7 +201,6 @@ class Summariser(msgspec.Struct, frozen=True):
 
     @property
     def fits(self) -> bool:
-        """Whether everything it reads fits into one request."""
         return self.reads + self.instruction <= self.limit
 
     @property

@@ -196,7 +196,6 @@ class StepDone(msgspec.Struct, frozen=True):
 
 
 def step_of(entry: AnyContextEntry) -> StepDone:
-    """The step that an entry in the log stands for."""
     step: StepName
     items, text, cost = 1, "", None
     match entry:
@@ -321,7 +320,6 @@ class MemoryHost:
         return Artifact(path, len(data), sha256(data).hexdigest(), evicted)
 
     def __call__(self, effect: Effect) -> Outcome:
-        """Carry out one effect."""
         match effect:
             case Append():
                 self._engine.extend(effect.entries)

@@ -111,7 +111,6 @@ class ContextEngine(KnownContext):
         self._kept_after = 0
 
     def turn_ended(self) -> None:
-        """Note the end of a turn."""
         self.backoff = self.backoff.turn_ended()
 
     # Before a call
@@ -132,7 +131,6 @@ class ContextEngine(KnownContext):
             yield from self._carry_out(layer.plan(self.view, self.situation(between_turns=between_turns)))
 
     def _do_what_is_due(self, *, between_turns: bool) -> Steps[None]:
-        """Do what the built-in layers have decided on."""
         due = self._decide(self._before_a_call(between_turns=between_turns))
         if (yield from self._carry_out(due.summary, due.here)):
             return
@@ -153,7 +151,6 @@ class ContextEngine(KnownContext):
         )
 
     def _decide(self, here: Situation) -> Due:
-        """What the built-in layers do before the next call."""
         call = self.view.last_call
         kept = call is not None and call.seq == self._kept_after and self.fits
         return Due(here) if kept else self.layers.due(self.view, here)

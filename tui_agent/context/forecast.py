@@ -87,7 +87,6 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
         return self.cost if notable else None
 
     def price(self, cost: float | None) -> str:
-        """A cost of this forecast in words."""
         return price_or_time(None if self.in_seconds else cost, cost or 0.0 if self.in_seconds else 0.0)
 
 
@@ -115,7 +114,6 @@ def forecast(view: View, here: Situation, cache: CacheState, due: StepAhead | No
 
 
 def step_due(due: Due, view: View, writers: Writers) -> StepAhead | None:
-    """The step that the layers have decided on."""
     here, plan, cleared = due.here, due.summary, due.cleared
     if isinstance(plan, Plan):
         price, writing = None, writers.usd(plan, view, here)
@@ -146,7 +144,6 @@ def step_due(due: Due, view: View, writers: Writers) -> StepAhead | None:
 
 
 def begun_summary(plan: Plan) -> StepAhead:
-    """The summary that is being written in the background."""
     step: ForecastStep = "checkpoint" if plan.step == "checkpoint" else "compact"
     frees = plan.before - plan.likely_after
     return StepAhead(step=step, frees=frees, due=True, in_background=True, begun=True, reason=plan.reason)

@@ -128,22 +128,18 @@ class KnownContext:
 
     @property
     def window(self) -> Window:
-        """The window in force."""
         return self.limits().window
 
     @property
     def budget(self) -> Budget:
-        """The present budget."""
         return self.limits().budget
 
     @property
     def thresholds(self) -> Thresholds:
-        """Where the layers start."""
         return self.limits().thresholds
 
     @property
     def tokens(self) -> int:
-        """The size of the next request."""
         return self.meter.tokens(self.view)
 
     @property
@@ -187,7 +183,6 @@ class KnownContext:
         self._least_results = (self.view.edits, self.view.moves, found.results)
 
     def situation(self, *, between_turns: bool = False) -> Situation:
-        """The present situation, for the layers."""
         tokens, model, growth, limits = self.tokens, self.model, self.meter.growth, self.limits()
         sizes, window, small = self.meter.breakdown(self.view), limits.window.tokens, self.model.small
         model = priced(model, self.next_hours)
@@ -257,5 +252,4 @@ class KnownContext:
 
 
 def policy_of(model: ModelProfile) -> ReasoningPolicy:
-    """Which reasoning is sent back to a model."""
     return ReasoningPolicy(model.name, model.bound_reasoning, model.signs_summaries)

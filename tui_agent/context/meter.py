@@ -128,11 +128,9 @@ class TokenMeter:
 
     @property
     def growth(self) -> Growth:
-        """The average growth per call."""
         return self._growth or Growth()
 
     def tokens(self, view: View) -> int:
-        """The size of the next request, in tokens."""
         self._read(view)
         fixed = self._exact(view)
         known = sum(self.categories(view).values()) - fixed
@@ -345,7 +343,6 @@ def _is_believed(measured: float, estimated: float) -> bool:
 
 
 def _said_in(entry: AnyEntry, log: Log) -> tuple[Block, ...]:
-    """The blocks of an entry that the next request contains."""
     message = log.message(entry.seq)
     return sent_blocks(message) if message is not None and message.agent_visible else ()
 

@@ -55,8 +55,6 @@ class ServerUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelUse(msgspec.Struct, frozen=True):
-    """The usage of one model."""
-
     model: str
     calls: int
     input_tokens: int
@@ -112,7 +110,6 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def percent(self) -> float:
-        """The share of the window in use, in percent."""
         return 100 * self.tokens / self.window if self.window else 0.0
 
     @property

@@ -306,7 +306,6 @@ class FileChange(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def place(self) -> str:
-        """The path as the system takes it."""
         try:
             return os.fsdecode(bytes.fromhex(self.raw)) or self.path
         except ValueError:

@@ -377,7 +377,6 @@ class Fold:
             self._recompute(state)
 
     def _states_of(self, entry: AnyContextEntry) -> list[MessageState]:
-        """The states that an entry is about."""
         match entry:
             case Cleared() | Digested():
                 return self._groups_of(entry.results)
@@ -434,7 +433,6 @@ class Fold:
         return ()
 
     def index_of(self, seq: int) -> int:
-        """The index in `states` of the state with this number."""
         return bisect_left(self.states, seq, key=_number)
 
     def state_of(self, seq: int) -> MessageState | None:

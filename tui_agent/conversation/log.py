@@ -123,7 +123,6 @@ class Log:
         return other
 
     def entries(self) -> "Entries":
-        """The entries that are in the log now, oldest first."""
         return Entries(self, range(1, len(self) + 1))
 
     def path(self, head: int | None = None, after: int = 0) -> "Entries":
@@ -153,7 +152,6 @@ class Log:
         return self._parents[seq - 1]
 
     def kind(self, seq: int) -> type[AnyEntry]:
-        """An entry's type, without decoding the entry."""
         return self._kinds[seq - 1]
 
     def said(self, head: int) -> list[int]:

@@ -152,7 +152,6 @@ class MessageState(msgspec.Struct, eq=False, gc=False):
     unshortened: tuple[int, ...] = ()
 
     def copy(self) -> "MessageState":
-        """An independent copy, results included."""
         other = msgspec.structs.replace(self)
         if self.results:
             other.results = {call_id: msgspec.structs.replace(result) for call_id, result in self.results.items()}
@@ -160,7 +159,6 @@ class MessageState(msgspec.Struct, eq=False, gc=False):
 
     @property
     def last(self) -> int:
-        """The number of the newest entry of this group."""
         return max(result_state.seq for result_state in self.results.values()) if self.results else self.seq
 
     @property

@@ -466,7 +466,6 @@ class View:
         ]
 
     def reasoning_shown(self) -> int:
-        """How many reasoning blocks the next request contains."""
         self._rendered()
         return sum(state.reasonings for state in self._fold.states if state.with_reasoning and not state.covered_by)
 
@@ -483,7 +482,6 @@ class View:
 
     @property
     def policy(self) -> ReasoningPolicy:
-        """Which reasoning is sent."""
         return self._rendering.policy
 
     @policy.setter
@@ -504,7 +502,6 @@ class View:
 
     @property
     def prefix(self) -> Prefix | None:
-        """The system prompt and tools in force."""
         return self._fold.prefix
 
     @property
@@ -552,7 +549,6 @@ class View:
         )
 
     def call(self, call_id: str) -> ToolCall | None:
-        """The newest call with this id."""
         state = self._fold.state_by_call.get(call_id)
         return calls_in(blocks_of(self.log, state.seq))[call_id] if state else None
 

@@ -102,7 +102,6 @@ def read_opaque(opaque: str) -> dict[str, str]:
 
 
 def write_opaque(**fields: str) -> str:
-    """Encode an adapter's fields as a block's opaque text."""
     return msgspec.json.encode(fields).decode()
 
 

@@ -88,11 +88,9 @@ class RequestParts:
 
     @property
     def tokens(self) -> int:
-        """The tokens of the whole prompt."""
         return self._ends[-1]
 
     def size(self, place: int) -> int:
-        """The tokens before this place."""
         return self._ends[place - 1] if place else 0
 
     def append(self, part: PromptPart) -> None:
@@ -110,7 +108,6 @@ class RequestParts:
         self._resize(start)
 
     def replace(self, changes: dict[int, PromptPart]) -> None:
-        """Replace the parts at these places."""
         for place, part in changes.items():
             self._count(self.parts[place], -1)
             self.parts[place] = part
@@ -164,7 +161,6 @@ class RequestParts:
 
 
 def common(one: list[T], other: list[T]) -> int:
-    """The length of the common prefix of two lists."""
     shorter = min(len(one), len(other))
     if one[:shorter] == other[:shorter]:
         return shorter
@@ -202,7 +198,6 @@ class PromptCache:
         self._ends[place] = now + self._ttl
 
     def is_cold(self, now: float) -> bool:
-        """Whether all entries have expired."""
         return now - self._last >= self._last_ttl
 
     def use(self, prompt: RequestParts, now: float) -> CacheUse:
@@ -280,7 +275,6 @@ class Bill:
 
     @property
     def awaited_tokens(self) -> int:
-        """The tokens of the summaries that calls had to wait for."""
         return self.summary_tokens - self.written_meanwhile
 
     @property

@@ -189,7 +189,6 @@ class EnginePolicy:
             bill.written_meanwhile += bill.summary_tokens - before
 
     def _ask(self, asked: effects.AskModel) -> effects.Answer:
-        """Generate a text by rule, and bill it."""
         ledger, request = self._ledger, asked.request
         profile = ledger.small if asked.who == "small" and ledger.small is not None else ledger.profile
         said = [block for message in request.messages for block in message.blocks]
@@ -243,5 +242,4 @@ def _in_sections(text: str, settings: Settings) -> str:
 
 
 def _without_record(message: Message) -> Message:
-    """The message without the usage that its session recorded."""
     return msgspec.structs.replace(message, usage=None, prefix_hash="", model="", artifact=None)

@@ -88,8 +88,6 @@ class ExamPlan(msgspec.Struct, frozen=True):
 
 
 class ExamReply(msgspec.Struct, frozen=True):
-    """An answer of the model, and its score."""
-
     text: str
     score: Score
 
@@ -103,7 +101,6 @@ class ExamResult(msgspec.Struct, frozen=True):
     view_tokens: int
 
     def scored(self, wanted: Score) -> int:
-        """The answers with this score."""
         return sum(reply.score == wanted for reply in self.replies)
 
 
@@ -234,7 +231,6 @@ class Examiner:
 
 
 def transcript(view: Sequence[PromptPart]) -> str:
-    """What is in the window, as a text."""
     return "\n\n".join(f"[{_LABELS.get(part.kind, part.kind)}]\n{part.shown}" for part in view)
 
 
@@ -244,7 +240,6 @@ def calls_of(plan: ExamPlan) -> int:
 
 
 def budget_text(plan: ExamPlan) -> str:
-    """What will be asked, and what it costs."""
     summaries = sum(len(each.summaries) for each in plan.planned)
     dollars = "prices not known"
     if plan.usual_usd is not None:

@@ -181,12 +181,10 @@ class Accuracy:
 
     @property
     def far(self) -> tuple[ComparedCall, ...]:
-        """The calls whose most likely cache read is not close."""
         return tuple(call for call in self.calls if not call.is_close)
 
     @property
     def close_share(self) -> float:
-        """The share of the calls whose cache read is close."""
         return 1 - len(self.far) / len(self.calls)
 
     @property

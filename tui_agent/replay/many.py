@@ -208,7 +208,6 @@ class Results:
                 self.known[result.key] = result
 
     def write(self, results: Iterable[Result]) -> None:
-        """Keep results, and append them to the file."""
         lines = b""
         for result in results:
             self.known[result.key] = result
@@ -228,7 +227,6 @@ def tasks(
     models: Sequence[str] = (OWN,),
     windows: Sequence[int] = (0,),
 ) -> Iterator[ReplayTask]:
-    """What is left to be replayed."""
     version = version_of(settings)
     for path, content in found:
         for model in models:
@@ -386,7 +384,6 @@ def executor_of(address: str, jobs: int) -> Iterator[tuple[Executor, int]]:
 
 
 def usable_cores() -> int:
-    """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 

@@ -247,7 +247,6 @@ def codex(policy: KeepingPolicy, call: RecordedCall) -> None:
 
 
 def pi(policy: KeepingPolicy, call: RecordedCall) -> None:
-    """pi: 16,384 tokens below the window, keeps 20k."""
     if policy.prompt.tokens >= policy.window - 16_384:
         policy.compact(call, 20_000)
 

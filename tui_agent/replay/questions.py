@@ -161,7 +161,6 @@ def _is_sure(question: Question, gaps: dict[str, set[str]], places: dict[str, se
 
 
 def _said(message: RecordedMessage) -> str:
-    """The text of a message; of an answer without its calls."""
     if message.message.role != "assistant":
         return message.text
     return text_in(message.message.blocks, between="\n")

@@ -110,7 +110,6 @@ class AsRecorded:
             self.prompt.edges = (1 + len(self._head), min(self.prompt.sent, self.prompt.unchanged))
 
     def _show(self, edges: Sequence[int] = ()) -> None:
-        """Set the prompt to the view."""
         self._shown.show(self.prompt, self._view, self._view.messages(), edges, head=self._head)
 
     def _protected_edge(self, messages: int) -> int:

@@ -81,14 +81,12 @@ class Replay:
 
     @property
     def is_priced(self) -> bool:
-        """Whether the prices of the model that answered are known."""
         try:
             return bool(priced_profile(self._settings, self.recording.model))
         except UnreadableRecording:
             return False
 
     def _answered(self, profile: ModelProfile) -> bool:
-        """Whether the recording may have been made with this model."""
         model = self.recording.model
         return not model or (self.is_priced and priced_profile(self._settings, model).name == profile.name)
 

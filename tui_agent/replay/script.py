@@ -50,7 +50,6 @@ class MeasuredSizes:
 
     @property
     def chars_per_token(self) -> float:
-        """ASCII characters per token."""
         return CHARS_PER_TOKEN / self.factor
 
 
@@ -146,7 +145,6 @@ def tokens_of(size: TextSize, factor: float = 1.0) -> int:
 
 
 def text_tokens(*texts: str, factor: float = 1.0) -> int:
-    """The sum of the tokens of these texts."""
     return tokens_of(size_of_text(*texts), factor)
 
 

@@ -92,7 +92,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _accuracy_lines(accuracy: Accuracy) -> list[str]:
-    """How well the recorded usage was predicted, in words."""
     far = accuracy.far
     close = f"{len(accuracy.calls) - len(far):,} of {len(accuracy.calls):,} calls ({accuracy.close_share:.1%})"
     lines = [

@@ -50,8 +50,6 @@ class DatabaseState(msgspec.Struct, frozen=True):
 
 
 class _Opened(NamedTuple):
-    """A connection, and what `Database` says of it."""
-
     connection: sqlite3.Connection
     read_only: str = ""
     damage: str = ""

@@ -191,7 +191,6 @@ class LogStore:
         await self._database.write([_meta_step(values)])
 
     async def close(self) -> None:
-        """Close the files and release the session's lock."""
         try:
             if self._trace is not None:
                 await self._trace.close()

@@ -123,7 +123,6 @@ class MemoryTexts:
         return Artifact(path, len(data), await asyncio.to_thread(lambda: sha256(data).hexdigest()), evicted)
 
     async def append_history(self, thread: str, text: str) -> str:
-        """Append turns to a history, and return its path."""
         path = f"conversation_history/{thread}.md"
         self._texts[path] = self._texts.get(path, "") + text
         return path

@@ -74,7 +74,6 @@ class Prompts(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**{name: prompt_text(name) for name in cls.__struct_fields__})
 
     def form(self, form: SummaryForm) -> str:
-        """The text that describes a form's sections."""
         return {"five": self.summary_five, "outline": self.summary_outline, "checkpoint": self.checkpoint}[form.name]
 
 

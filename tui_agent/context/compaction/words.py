@@ -60,7 +60,6 @@ def kept_words(
 
 
 def _first_that_fits(words: Sequence[Words], limit: int, tokens_of: Callable[[TextSize], int]) -> int:
-    """The index from which all words fit into a block."""
     sizes = [size_of_text(f"\n{said_text(each)}") for each in reversed(words)]
     heading = size_of_text(words_block((), left_out=len(words)))
     totals = list(accumulate(sizes, TextSize.plus, initial=heading))[1:]

@@ -228,7 +228,6 @@ def heard(plan: Plan, *, asked: bool) -> Steps[Plan | Refusal]:
 
 
 def failed(plan: Plan, why: Refusal) -> StepDone:
-    """The step of a summary that was not written."""
     return StepDone(plan.step, plan.before, plan.before, plan.reason, error=why.reason)
 
 
@@ -313,7 +312,6 @@ def _depth(way: WritingAttempt, plan: Plan, material: Material) -> int:
 
 
 def ways(material: Material, here: Situation, *, same_prefix: bool) -> tuple[WritingAttempt, ...]:
-    """The ways to try, in order."""
     found = [WritingAttempt("same_prefix")] if same_prefix else []
     small = _small(here)
     tokens_of, room = here.mixed_tokens_of if small is None else here.small_tokens_of, _room(small or here.model, here)

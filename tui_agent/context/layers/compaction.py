@@ -49,16 +49,13 @@ class Backoff(msgspec.Struct, frozen=True):
         return self.turns > 0
 
     def failed(self) -> "Backoff":
-        """The state after a failed compaction."""
         failures = min(self.failures + 1, 16)
         return structs.replace(self, failures=failures, turns=min(2**failures, self.longest))
 
     def succeeded(self) -> "Backoff":
-        """The state after a successful compaction."""
         return structs.replace(self, failures=0, turns=0)
 
     def turn_ended(self) -> "Backoff":
-        """The state after a turn."""
         return structs.replace(self, turns=max(0, self.turns - 1))
 
 

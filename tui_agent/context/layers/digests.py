@@ -57,7 +57,6 @@ class DigestLayer:
         self._prompt = prompt
 
     def plan(self, view: View, situation: Situation) -> DigestPlan | None:
-        """The digest that is due now."""
         if situation.settings.context.preset != "digest":
             return None
         settings, first = situation.settings.digests, situation.kept_from

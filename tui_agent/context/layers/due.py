@@ -54,7 +54,6 @@ class Layers(NamedTuple):
     episodes: EpisodeLayer
 
     def due(self, view: View, here: Situation) -> Due:
-        """What is due before the next call."""
         summary: Decision | None = self.checkpoints.plan(view, here)
         if summary is not None:
             # The next task is to begin without the finished one, so its first request waits for the record.

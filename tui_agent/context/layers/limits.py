@@ -121,7 +121,6 @@ def page_bytes(settings: OutputSettings, history_budget: int) -> int:
 
 
 def eviction_tokens(settings: OutputSettings, history_budget: int) -> int:
-    """The size in tokens above which a result is evicted."""
     return min(settings.evict_tokens, int(history_budget * settings.evict_share))
 
 

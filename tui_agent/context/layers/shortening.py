@@ -416,7 +416,6 @@ def _shown_of(group: Group) -> Iterator[ShownItem]:
 
 
 def images_of(blocks: Iterable[Block]) -> Iterator[Image]:
-    """The pictures in blocks."""
     for block in blocks:
         if isinstance(block, Image):
             yield block

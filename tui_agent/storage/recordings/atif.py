@@ -24,8 +24,6 @@ class _Trajectory(msgspec.Struct):
 
 
 class AtifReader(RecordingReader):
-    """Reads a trajectory into a conversation."""
-
     def __init__(self, builder: ConversationBuilder) -> None:
         super().__init__(builder)
         self._model = ""

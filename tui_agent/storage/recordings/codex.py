@@ -45,8 +45,6 @@ _FACTS: Final = {
 
 
 class CodexReader(RecordingReader):
-    """Reads a session file of codex into a conversation."""
-
     def __init__(self, builder: ConversationBuilder) -> None:
         super().__init__(builder)
         self._model = ""
@@ -155,7 +153,6 @@ def is_codex(line: bytes) -> bool:
 
 
 def _is_own(block: Block) -> bool:
-    """Whether a text is one that codex writes itself."""
     return isinstance(block, Text) and block.text.lstrip().startswith(OWN_WORDS)
 
 

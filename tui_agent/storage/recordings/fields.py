@@ -46,7 +46,6 @@ class Json:
         return (Json(each, f"{self._place}[{place}]", loose=self._loose) for place, each in items)
 
     def __bool__(self) -> bool:
-        """Whether it is there."""
         return self.value is not None
 
     @property

@@ -32,8 +32,6 @@ class _Record(msgspec.Struct):
 
 
 class GeminiReader(RecordingReader):
-    """Reads a session file of Gemini CLI into a conversation."""
-
     def __init__(self, builder: ConversationBuilder) -> None:
         super().__init__(builder)
         self._messages: dict[str, tuple[int, Json]] = {}

@@ -11,8 +11,6 @@ from tui_agent.storage.recordings.recording import RecordingReader
 
 
 class NeutralReader(RecordingReader):
-    """Reads a file of the neutral format into a conversation."""
-
     @override
     def take(self, number: int, line: bytes) -> None:
         record, builder = Json.decode(line), self.builder

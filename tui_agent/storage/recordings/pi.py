@@ -21,8 +21,6 @@ _EXIT_CODE: Final = re.compile(r"Command exited with code (\d{1,3})\s*\Z")
 
 
 class _Link(msgspec.Struct, rename="camel"):
-    """What of a line says how it is linked to others."""
-
     type: str = ""
     id: str = ""
     parent_id: str | None = None
