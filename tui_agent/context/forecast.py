@@ -210,22 +210,14 @@ def _calls_ahead(here: Situation) -> Iterator[int]:
         calls += max(1, calls // 16)
 
 
-NAMES: Final[Mapping[ForecastStep, str]] = {
-    "clear": "clearing old tool results",
-    "compact": "a summary",
-    "checkpoint": "a record of the finished task",
-    "digest": "a digest of old results",
-    "fold": "folding a finished episode",
+NAMES: Final[Mapping[ForecastStep, tuple[str, str]]] = {
+    "clear": ("clearing old tool results", "clearing"),
+    "compact": ("a summary", "summary"),
+    "checkpoint": ("a record of the finished task", "record"),
+    "digest": ("a digest of old results", "digest"),
+    "fold": ("folding a finished episode", "folding"),
 }
-
-
-SHORT: Final[Mapping[ForecastStep, str]] = {
-    "clear": "clearing",
-    "compact": "summary",
-    "checkpoint": "record",
-    "digest": "digest",
-    "fold": "folding",
-}
+"""Each step in words, and in one."""
 SOON: Final = 5
 """From this many calls before a step on, the status bar names it."""
 
@@ -235,7 +227,7 @@ def sentence(seen: Forecast) -> str:
     step = seen.ahead
     if step is None:
         return "Nothing has to leave the context in the calls ahead."
-    what = NAMES[step.step]
+    what, _ = NAMES[step.step]
     if step.begun:
         when = "is being written"
     elif step.due:
@@ -258,7 +250,7 @@ def soon(seen: Forecast) -> str:
     if step is None or step.begun or (not step.due and (step.calls is None or step.calls > SOON)):
         return ""
     when = "next" if step.due else f"in {counted(step.calls or 1, 'call')}"
-    return f"{SHORT[step.step]} {when}"
+    return f"{NAMES[step.step][1]} {when}"
 
 
 def _priced(step: StepAhead, about: str) -> str:
@@ -298,7 +290,7 @@ def expired(seen: Forecast, *, at_least_usd: float) -> str:
         f"{lead} as it is, {money_text(then)} after clearing {compact_count(step.frees)} of old results"
         " (by itself; /keep keeps them)"
         if step.step == "clear"
-        else f"{lead} as it is, {money_text(then)} after {NAMES[step.step]} (by itself)"
+        else f"{lead} as it is, {money_text(then)} after {NAMES[step.step][0]} (by itself)"
     )
 
 
@@ -314,7 +306,7 @@ def next_call(seen: Forecast) -> str:
     then, due = seen.cost_then, seen.due
     if due is not None and not due.in_background and then is not None and then != seen.cost:
         tokens -= due.frees
-        first = f"{seen.price(then)} plus the answer, after {NAMES[due.step]} ({seen.price(seen.cost)} without that)"
+        first = f"{seen.price(then)} plus the answer, after {NAMES[due.step][0]} ({seen.price(seen.cost)} without that)"
     else:
         first = f"{seen.price(seen.cost)} plus the answer"
     share = tokens / seen.tokens

@@ -84,11 +84,6 @@ class KnownContext:
         self._renewed_prefix = prefix
         self.meter.expect(prefix)
 
-    @property
-    def _has_new_prefix(self) -> bool:
-        now, then = self.view.prefix, self._renewed_prefix
-        return then is not None and (now is None or (now.system, now.tools) != (then.system, then.tools))
-
     # The conversation
 
     def extend(self, entries: Iterable[AnyEntry]) -> None:
@@ -188,6 +183,7 @@ class KnownContext:
         model = priced(model, self.next_hours)
         words = words_limit(self.settings.compaction.user_words_tokens, window)
         *examined, least_results = self._least_results
+        now, then = self.view.prefix, self._renewed_prefix
         return Situation(
             settings=self.settings,
             budget=limits.budget,
@@ -196,7 +192,7 @@ class KnownContext:
             growth=growth.clearable,
             growth_of_all=growth.all,
             cold=self.cache.state.cold,
-            new_prefix=self._has_new_prefix,
+            new_prefix=then is not None and (now is None or (now.system, now.tools) != (then.system, then.tools)),
             kept=self.cache.kept(tokens, limits.budget.fixed),
             between_turns=between_turns,
             model=structs.replace(model, window=window or model.window),

@@ -1,6 +1,6 @@
 """A frozen snapshot of how full the window is and what comes next."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -8,7 +8,7 @@ from tui_agent.context.budget import ModelLimits, Threshold
 from tui_agent.context.counting import estimate
 from tui_agent.context.forecast import Forecast
 from tui_agent.context.meter import TokenMeter
-from tui_agent.conversation.entries import Checkpointed, Summarized
+from tui_agent.conversation.entries import Boundary, Checkpointed, Summarized
 from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.view import View
 
@@ -147,17 +147,13 @@ def stats_of(
         waits=len(waited),
         waited_s=sum(waited),
         reasoning_dropped=view.reasoning_dropped(),
-        last_compaction=Activity(
-            count=len(summaries),
-            last=max((entry.time for entry in summaries), default=0.0),
-            note=summaries[-1].focus if summaries else "",
-        ),
-        last_checkpoint=Activity(
-            count=len(records),
-            last=max((entry.time for entry in records), default=0.0),
-            note=records[-1].note if records else "",
-        ),
+        last_compaction=_activity(summaries, summaries[-1].focus if summaries else ""),
+        last_checkpoint=_activity(records, records[-1].note if records else ""),
         marks=limits.thresholds.all(),
         forecast=ahead,
         scale=tokens / max(1, sum(map(estimate, meter.sizes(view).values()))),
     )
+
+
+def _activity(made: Sequence[Boundary], note: str) -> Activity:
+    return Activity(count=len(made), last=max((entry.time for entry in made), default=0.0), note=note)

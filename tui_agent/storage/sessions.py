@@ -22,6 +22,7 @@ from tui_agent.storage.session_lock import LOCK_NAME, SessionLock
 from tui_agent.storage.trace import TRACE_NAME, read_starting_folder
 from tui_agent.system.durable import PRIVATE_FOLDER, make_private_folder, sync_folder, threaded, write_file
 from tui_agent.system.lenient import decoded_file
+from tui_agent.text import first_of
 
 SESSIONS_FOLDER: Final = "sessions"
 INDEX_NAME: Final = "session-list.json"
@@ -40,6 +41,7 @@ _NOT_COPIED: Final = (LOG_NAME, TRACE_NAME, LOCK_NAME)
 """Prefixes of the names of files that are not copied: databases with their side files, and the lock."""
 _NO_LOG: Final = f"its log ({LOG_NAME}) is missing."
 _LIST: Final = "List all with: tui-agent sessions"
+_LIST_THEM: Final = "List them with: tui-agent sessions"
 _SESSION_ID = regex(r"\d{8}-\d{6}-[0-9a-f]{4}")
 _SUBTASK_SIGN = ":sub:"
 _SUBTASK_MARK = ".sub."
@@ -200,12 +202,11 @@ async def find_session(home: Path, text: str) -> Path:
     folders = await asyncio.to_thread(_folders, home, subtasks=_SUBTASK_MARK in wanted)
     names = [folder.name for folder in folders]
     found = [name for name in names if name == wanted] or [name for name in names if name.startswith(wanted)]
-    hint = "List them with: tui-agent sessions"
     if not wanted or not found:
-        raise NoSuchSession(f"There is no session {text!r}.", hint)
+        raise NoSuchSession(f"There is no session {text!r}.", _LIST_THEM)
     if len(found) > 1:
-        shown = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
-        raise NoSuchSession(f"{text!r} may mean any of {len(found)} sessions: {shown}.", hint)
+        shown = first_of(found, 5)
+        raise NoSuchSession(f"{text!r} may mean any of {len(found)} sessions: {shown}.", _LIST_THEM)
     return session_folder(home, found[0])
 
 
@@ -233,9 +234,8 @@ def _titled(home: Path, title: str) -> Path | None:
     index.save()
     if len(found) > 1:
         newest = sorted(found, key=lambda info: info.updated, reverse=True)
-        shown = ", ".join(info.id for info in newest[:5]) + (", …" if len(found) > 5 else "")
-        hint = "List them with: tui-agent sessions"
-        raise NoSuchSession(f"{title!r} is the title of {len(found)} sessions: {shown}.", hint)
+        shown = first_of([info.id for info in newest], 5)
+        raise NoSuchSession(f"{title!r} is the title of {len(found)} sessions: {shown}.", _LIST_THEM)
     return found[0].folder if found else None
 
 
