@@ -1,6 +1,7 @@
 """Reading regular files within limits."""
 
 import io
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -36,3 +37,13 @@ def test_a_file_of_just_the_limit_is_read_and_a_longer_one_is_not(tmp_path: Path
     assert len(read_bytes(file, PIECE + 1)) == PIECE + 1
     with pytest.raises(OSError, match="larger"):
         read_bytes(file, PIECE)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux has it")
+def test_what_is_no_file_is_refused_and_does_not_stay_open(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(OSError, match="not a regular file"):
+            read_bytes(path)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

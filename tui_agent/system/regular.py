@@ -37,9 +37,10 @@ def is_regular(path: Path | str) -> bool:
 def read_bytes(path: Path | str, most: int | None = None) -> bytes:
     """The bytes of a regular file, following links. Raises OSError, also for anything else and for more than `most`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(22, "it is not a regular file", str(path))
     with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(22, "it is not a regular file", str(path))
         data = stream.read() if most is None else read_at_most(stream, most + 1)
     if most is not None and len(data) > most:
         raise OSError(27, f"it is larger than {most:,} bytes", str(path))

@@ -96,7 +96,7 @@ def test_other_agents_files_that_cannot_be_read_or_name_no_server(tmp_path: Path
     (tmp_path / ".cursor/mcp.json").mkdir(parents=True)
     broken, folder = foreign(tmp_path, tmp_path / "project")
     assert (broken.agent, broken.servers, len(broken.problems)) == ("Claude Code", {}, 1)
-    assert folder.problems == (f"{tmp_path / '.cursor/mcp.json'}: cannot be read: Is a directory.",)
+    assert folder.problems == (f"{tmp_path / '.cursor/mcp.json'}: cannot be read: it is not a regular file.",)
 
 
 def test_variables_are_filled_in_wherever_a_server_has_texts(tmp_path: Path) -> None:
