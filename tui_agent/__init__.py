@@ -154,7 +154,7 @@ if TYPE_CHECKING:
     from tui_agent.tools.base import ToolFailure as ToolFailure
     from tui_agent.tools.base import ToolOutput as ToolOutput
     from tui_agent.tools.base import WorkspaceView as WorkspaceView
-    from tui_agent.tools.files.buffers import Buffers as Buffers
+    from tui_agent.tools.files.editing import Buffers as Buffers
     from tui_agent.tools.files.put_back import FileStep as FileStep
     from tui_agent.tools.files.put_back import PutBack as PutBack
     from tui_agent.tools.functions import FunctionTool as FunctionTool

@@ -76,7 +76,7 @@ from tui_agent.system.programs import keep_out_of
 from tui_agent.text import counted, expanded
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.base import Ask
-from tui_agent.tools.files.buffers import Buffers
+from tui_agent.tools.files.editing import Buffers
 from tui_agent.tools.gate.remembered import RememberedError
 from tui_agent.tools.gate.rules import RuleError
 from tui_agent.tools.lsp.servers import LanguageServers

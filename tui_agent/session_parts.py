@@ -60,8 +60,7 @@ from tui_agent.telemetry.telemetry import Telemetry, installed, problem, spans_f
 from tui_agent.text import expanded
 from tui_agent.tools.asking import AskUser, SubmitPlan
 from tui_agent.tools.base import Ask, Effect, PermissionAnswer, PermissionQuestion, Tool, ToolFailure
-from tui_agent.tools.files.buffers import Buffers
-from tui_agent.tools.files.editing import EditFile, WriteFile
+from tui_agent.tools.files.editing import Buffers, EditFile, WriteFile
 from tui_agent.tools.files.paging import PageLimits
 from tui_agent.tools.files.reading import ListDir, ReadFile
 from tui_agent.tools.files.tree import TreeLimits

@@ -209,7 +209,7 @@ def test_a_file_that_is_not_utf8_and_one_that_is_no_file(tmp_path: Path) -> None
     assert problems_of(tmp_path) == (f"{tmp_path / 'config.json'}: not valid UTF-8 at byte 9",)
     (tmp_path / "config.json").unlink()
     os.mkfifo(tmp_path / "config.json")
-    assert problems_of(tmp_path) == (f"{tmp_path / 'config.json'}: not a regular file",)
+    assert problems_of(tmp_path) == (f"{tmp_path / 'config.json'}: cannot be read: it is not a regular file",)
 
 
 def test_of_a_name_that_a_server_has_twice_the_last_counts(tmp_path: Path) -> None:

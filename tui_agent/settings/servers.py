@@ -9,6 +9,7 @@ import msgspec
 from tui_agent.regex import regex
 from tui_agent.settings.keys import SERVER_NAME
 from tui_agent.settings.schema import OAuth, ToolServer
+from tui_agent.text import one_line
 
 _TOKEN: Final = regex(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|\\(?=[ \t]*(?:\n|$))', re.DOTALL)
 """What is in JSON besides its marks: texts, comments, and the backslash with which some pages end a line."""
@@ -181,18 +182,26 @@ def servers_of_settings(document: Mapping[str, object], origin: str, notices: li
     listed, section = listed_servers(document), document.get("mcp")
     if listed is None:
         return document
-    servers: dict[str, object] = {}
+    servers, said = read_servers(listed, origin)
+    notices += said
+    rest = {key: value for key, value in document.items() if not _has_servers(key, value)}
+    others = {key: value for key, value in section.items() if key not in listed} if _is_map(section) else {}
+    return {**rest, "mcp": {**others, "servers": msgspec.to_builtins(servers)}}
+
+
+def read_servers(listed: Mapping[str, object], origin: str) -> tuple[dict[str, ToolServer], list[str]]:
+    """The servers of a file that can be used, by usable names, and what of it cannot."""
+    servers: dict[str, ToolServer] = {}
+    said: list[str] = []
     for name, each in listed.items():
         try:
             usable, (server, notes) = usable_name(str(name)), server_from(each)
         except ValueError as error:
-            notices.append(f"{origin}: the server {str(name)[:60]} is not used: {error}")
+            said.append(f"{origin}: the server {one_line(str(name), 60)} is not used: {error}")
             continue
-        servers[usable] = msgspec.to_builtins(server)
-        notices += [f"{origin}: the server {usable}: {note}" for note in notes]
-    rest = {key: value for key, value in document.items() if not _has_servers(key, value)}
-    others = {key: value for key, value in section.items() if key not in listed} if _is_map(section) else {}
-    return {**rest, "mcp": {**others, "servers": servers}}
+        servers[usable] = server
+        said += [f"{origin}: the server {usable}: {note}" for note in notes]
+    return servers, said
 
 
 def _has_servers(key: str, value: object) -> bool:

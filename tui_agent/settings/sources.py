@@ -384,11 +384,6 @@ def read_document(path: Path) -> Mapping[str, object] | None:
 
 def _text_in(path: Path) -> str | None:
     try:
-        state = path.stat()
-        if not stat.S_ISREG(state.st_mode):
-            raise SettingsError([f"{path}: not a regular file"])
-        if state.st_size > MAX_FILE_BYTES:
-            raise SettingsError([f"{path}: larger than {MAX_FILE_BYTES:,} bytes"])
         return read_bytes(path, MAX_FILE_BYTES).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -94,7 +94,10 @@ def sync_folder(folder: Path) -> None:
 
 def being_cancelled() -> bool:
     """Whether this task is being cancelled; if not, a `CancelledError` comes from what it awaited."""
-    task = asyncio.current_task()
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # in a thread
+        return False
     return task is not None and task.cancelling() > 0
 
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final
 from msgspec import structs
 
 from tui_agent.telemetry import names
-from tui_agent.telemetry.spans import MetricValue, Signal, Span
+from tui_agent.telemetry.spans import Attributes, MetricValue, Signal, Span
 from tui_agent.tracing import SpanContext
 from tui_agent.version import __version__
 
 if TYPE_CHECKING:
     from opentelemetry import trace
-    from opentelemetry.metrics import Counter, Histogram
     from opentelemetry.sdk.metrics.export import MetricReader
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
@@ -52,7 +51,6 @@ class OtlpExporter:
         self._thread.start()
 
     def send(self, signal: Signal) -> None:
-        """Send a signal, soon."""
         self._signals.put(signal)
 
     def as_sent(self, span: SpanContext) -> SpanContext:
@@ -85,15 +83,13 @@ class _Sdk:
         self._processors = processors
         self._meters = MeterProvider(readers, resource=self._resource, shutdown_on_exit=False)
         meter = self._meters.get_meter(SCOPE, __version__)
-        self._histograms: dict[str, Histogram] = {}
-        self._counters: dict[str, Counter] = {}
+        self._measure: dict[str, Callable[[float, Attributes], None]] = {}
         for name, unit, description, bounds in names.METRICS:
-            if bounds:
-                self._histograms[name] = meter.create_histogram(
-                    name, unit, description, explicit_bucket_boundaries_advisory=bounds
-                )
-            else:
-                self._counters[name] = meter.create_counter(name, unit, description)
+            self._measure[name] = (
+                meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=bounds).record
+                if bounds
+                else meter.create_counter(name, unit, description).add
+            )
 
     def samples(self, span: SpanContext, remote: SpanContext | None = None) -> bool:
         """Whether the spans of this trace are sent."""
@@ -108,18 +104,11 @@ class _Sdk:
 
     def take(self, signal: Signal) -> None:
         if isinstance(signal, MetricValue):
-            self._measure(signal)
+            self._measure[signal.metric.name](signal.value, signal.attributes)
         elif self.samples(signal.here, signal.remote):
             span = readable(signal, self._resource)
             for processor in self._processors:
                 processor.on_end(span)
-
-    def _measure(self, measured: MetricValue) -> None:
-        name = measured.metric.name
-        if name in self._histograms:
-            self._histograms[name].record(measured.value, measured.attributes)
-        else:
-            self._counters[name].add(measured.value, measured.attributes)
 
     def close(self) -> None:
         for processor in self._processors:

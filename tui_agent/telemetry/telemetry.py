@@ -37,14 +37,12 @@ class Telemetry:
         self._spans, self._exporter = spans, exporter
 
     def appended(self, entries: Sequence[AnyEntry]) -> None:
-        """Entries were appended to the log."""
         if self._spans is not None and self._exporter is not None:
             for entry in entries:
                 for signal in self._spans.take(entry):
                     self._exporter.send(signal)
 
     def turn_ended(self, stop_reason: str) -> None:
-        """The running turn has ended."""
         if self._spans is not None and self._exporter is not None:
             for signal in self._spans.end_turn(time.time(), stop_reason):
                 self._exporter.send(signal)

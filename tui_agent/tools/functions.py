@@ -12,6 +12,7 @@ import msgspec
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.regex import regex
+from tui_agent.system.durable import being_cancelled
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView, as_text
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.threads import in_thread
@@ -126,7 +127,7 @@ class FunctionTool(Generic[P, R]):
         except ToolFailure:
             raise
         except asyncio.CancelledError as error:
-            if _is_cancelled():
+            if being_cancelled():
                 raise
             # Something that the function awaited was cancelled, not this call.
             raise self._failure("was cancelled from within") from error
@@ -163,15 +164,6 @@ def _check(function: Callable[..., object], name: str, context: tuple[str, ...])
             )
         if parameter.kind is parameter.POSITIONAL_ONLY and parameter.name not in context:
             raise TypeError(f"{name} cannot be a tool: the parameter `{parameter.name}` is positional-only")
-
-
-def _is_cancelled() -> bool:
-    """Whether the current task, if there is one, is being cancelled."""
-    try:
-        running = asyncio.current_task()
-    except RuntimeError:  # in a thread
-        return False
-    return running is not None and running.cancelling() > 0
 
 
 def _context_parameter(function: Callable[..., object]) -> tuple[str, ...]:

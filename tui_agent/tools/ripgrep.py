@@ -28,8 +28,6 @@ _PASSED_ON = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "XDG_CONFIG_HOME")
 
 
 class RunningSearch:
-    """A running ``rg``."""
-
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._errors = asyncio.ensure_future(_first_bytes(process.stderr))

@@ -66,21 +66,30 @@ def write_atomically(
         make_folders(path.parent)
         with folder_of(path) as folder:
             before = _existing(path, folder)
-            name = temporary_name(path)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(name, flags, 0o666 if before is None else 0o600, dir_fd=folder)
-            try:
+            with replacing(path, folder) as name:
+                descriptor = os.open(name, flags, 0o666 if before is None else 0o600, dir_fd=folder)
                 with os.fdopen(descriptor, "wb") as stream:
                     _fill(stream, content, before, stop)
                 if expected is not None:
                     _check_unchanged(path, folder, expected)
                 stop.check()
-                os.replace(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(name, dir_fd=folder)
-                raise
     sync_folder(path.parent)
+
+
+@contextmanager
+def replacing(path: Path, folder: int) -> Iterator[str]:
+    """The name of a temporary file to be made in the open `folder`, which takes the place of `path` unless something is
+    raised: then it is removed.
+    """
+    name = temporary_name(path)
+    try:
+        yield name
+        os.replace(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+        raise
 
 
 def temporary_name(path: Path) -> str:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from typing_extensions import override
@@ -12,7 +13,6 @@ from tui_agent.text import counted
 from tui_agent.tools.base import Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.built_in import OfPath
 from tui_agent.tools.diffs import unified
-from tui_agent.tools.files.buffers import Buffers, held_by
 from tui_agent.tools.files.confined import identity, open_file, write_atomically
 from tui_agent.tools.files.encodings import FileKind, decode, encode
 from tui_agent.tools.files.notebooks import Notebook
@@ -22,6 +22,23 @@ from tui_agent.tools.threads import Cancellation, in_thread
 
 MAX_EDITED_BYTES = 20_000_000
 """The largest file that is edited or compared with its replacement: it is held in memory."""
+
+
+class Buffers(Protocol):
+    """The files that an editor has open."""
+
+    async def unsaved(self, path: Path) -> str | None:
+        """The editor's text of a file with unsaved changes; None for any other. Raises nothing."""
+        ...
+
+    async def save(self, path: Path, text: str) -> None:
+        """Replace the editor's text of a file, and save it. Raises ToolFailure."""
+        ...
+
+
+async def held_by(buffers: Buffers | None, path: object, context: ToolContext) -> str | None:
+    """The unsaved text of the file that a call names, or None. Raises ToolFailure if the file was not granted."""
+    return await buffers.unsaved(granted_path(context, str(path))) if buffers is not None else None
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -54,8 +71,6 @@ class _Changing(OfPath):
 
 
 class WriteFile(_Changing):
-    """Writes a whole file."""
-
     name = "write_file"
 
     @override

@@ -18,8 +18,8 @@ from tui_agent.conversation.entries import FileChange, FileState, file_change
 from tui_agent.conversation.file_changes import FilePast, FilesPast
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.diffs import unified
-from tui_agent.tools.files.confined import explained, folder_of, make_folders, sync_folder, temporary_name
-from tui_agent.tools.files.states import ABSENT, Stamp, look_at, look_in
+from tui_agent.tools.files.confined import explained, folder_of, make_folders, replacing, sync_folder
+from tui_agent.tools.files.states import ABSENT, look_at, look_in
 from tui_agent.tools.gate.guarded import INSTRUCTION_FILES, is_guarded_name
 from tui_agent.tools.gate.workspace import shown
 
@@ -176,18 +176,12 @@ def put_back(step: FileStep, content: bytes) -> None:
         if step.folder_first:
             _remove_empty(path)
         with folder_of(path) as folder:
-            temporary = temporary_name(path)
-            try:
+            with replacing(path, folder) as temporary:
                 if step.then.kind == "link":
                     os.symlink(os.fsdecode(content), temporary, dir_fd=folder)
                 else:
                     _fill(temporary, folder, content, step.then.mode)
                 _require(step, path, folder)
-                os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(temporary, dir_fd=folder)
-                raise
             sync_folder(path.parent)
 
 
@@ -255,17 +249,8 @@ def _fill(name: str, folder: int, content: bytes, mode: int) -> None:
 
 def _require(step: FileStep, path: Path, folder: int) -> None:
     """Raises ToolFailure if the file is no longer as it was when the plan was made."""
-    seen = look_in(folder, path.name, 0)
-    found = _stamp_in(folder, path.name)
-    if seen.state != step.now or found != seen.stamp:
+    if look_in(folder, path.name, 0).state != step.now:
         raise ToolFailure(f"{step.name} was changed by somebody else just now.", "Nothing was done to it.")
-
-
-def _stamp_in(folder: int, name: str) -> Stamp | None:
-    try:
-        return Stamp.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
-    except FileNotFoundError:
-        return None
 
 
 def _remove(path: Path, step: FileStep) -> None:

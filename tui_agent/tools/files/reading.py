@@ -17,9 +17,8 @@ from tui_agent.system.regular import read_at_most
 from tui_agent.text import counted
 from tui_agent.tools.base import Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.built_in import OfPath
-from tui_agent.tools.files.buffers import Buffers, held_by
 from tui_agent.tools.files.confined import open_file, open_folder
-from tui_agent.tools.files.editing import MAX_EDITED_BYTES
+from tui_agent.tools.files.editing import MAX_EDITED_BYTES, Buffers, held_by
 from tui_agent.tools.files.encodings import HEAD, FileKind, decode, sniff
 from tui_agent.tools.files.notebooks import HOW, Notebook
 from tui_agent.tools.files.paging import Page, PageLimits, PastTheEnd, count_lines, read_page

@@ -81,7 +81,6 @@ class Watched:
         return frozenset(written)
 
     def close(self) -> None:
-        """Watch nothing any more."""
         self._ended = True
         if self._queue >= 0:
             os.close(self._queue)

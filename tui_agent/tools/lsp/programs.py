@@ -44,7 +44,6 @@ class Program(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What it is called."""
         return self.arguments[0]
 
     @property

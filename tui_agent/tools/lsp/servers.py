@@ -189,7 +189,6 @@ class LanguageServers:
         return self._sandbox.request(arguments, self._project.root, environment, guard=guard, read_only=True)
 
     async def close(self) -> None:
-        """End the servers."""
         tasks = [*self._servers.values(), *([self._looking] if self._looking else [])]
         for task in tasks:
             task.cancel()

@@ -127,12 +127,13 @@ def _keep(name: str, given: object, scope: str, home: Path, project: Path, setti
     if scope == "project":
         path = project / SERVERS_FILE
         document, servers = _project_file(path)
-        already = name in servers
-        _write(path, {**document, "mcpServers": {**servers, name: _as_written(server)}}, already, name)
     else:
-        already, path = name in settings.mcp.servers, home / USER_FILE
-        if already:
-            raise BadServer(f"there is a server {name} already: `tui-agent mcp remove {name}` removes it")
+        path, document, servers = home / USER_FILE, {}, dict(settings.mcp.servers)
+    if name in servers:
+        raise BadServer(f"there is a server {name} already: `tui-agent mcp remove {name}` removes it")
+    if scope == "project":
+        _write(path, {**document, "mcpServers": {**servers, name: _as_written(server)}})
+    else:
         keep_servers(home, {name: _as_written(server)})
     done = f"Added {name} to {path}."
     more = " It starts once you turn it on: /mcp on " + name if scope == "project" else ""
@@ -152,7 +153,7 @@ def _remove(given: _Given, home: Path, project: Path, settings: Settings) -> str
     if name not in servers or scope in ("user", "local"):
         raise BadServer(f"there is no server {name}")
     rest = {each: server for each, server in servers.items() if each != name}
-    _write(path, {**document, "mcpServers": rest}, False, name)
+    _write(path, {**document, "mcpServers": rest})
     return f"Removed {name} from {path}."
 
 
@@ -216,7 +217,5 @@ def _project_file(path: Path) -> tuple[dict[str, object], dict[str, object]]:
     return document, dict(listed_servers(document) or {})
 
 
-def _write(path: Path, document: Mapping[str, object], already: bool, name: str) -> None:
-    if already:
-        raise BadServer(f"there is a server {name} already: `tui-agent mcp remove {name}` removes it")
+def _write(path: Path, document: Mapping[str, object]) -> None:
     write_file(path, json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n")

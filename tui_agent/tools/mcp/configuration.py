@@ -20,7 +20,7 @@ import msgspec
 from tui_agent.regex import regex
 from tui_agent.settings import Settings, ToolServer
 from tui_agent.settings.brought import PLUGIN_DATA, plugin_name, plugin_servers
-from tui_agent.settings.servers import listed_servers, plain_json, server_from, usable_name
+from tui_agent.settings.servers import listed_servers, plain_json, read_servers, usable_name
 from tui_agent.settings.trust import EDITORS_SERVERS_FILE, SERVERS_FILE
 from tui_agent.system.durable import make_private_folder, write_file
 from tui_agent.system.lenient import decoded_file
@@ -133,16 +133,8 @@ def servers_in(document: object, origin: str) -> FoundServers:
     listed = listed_servers(document) if isinstance(document, dict) else None
     if listed is None:
         return FoundServers({}, (f"{origin}: there is no section mcpServers.",))
-    servers: dict[str, ToolServer] = {}
-    problems = []
-    for name, given in listed.items():
-        try:
-            server, notes = server_from(given)
-            servers[usable_name(str(name))] = server
-            problems += [f"{origin}: {one_line(str(name), 60)}: {note}." for note in notes]
-        except ValueError as error:
-            problems.append(f"{origin}: {one_line(str(name), 60)}: {error}.")
-    return FoundServers(servers, tuple(problems))
+    servers, said = read_servers(listed, origin)
+    return FoundServers(servers, tuple(f"{each}." for each in said))
 
 
 def read_json(path: Path) -> object:
@@ -285,7 +277,6 @@ class ServerSwitches:
         return unknown or (self._chosen.get(self._key(server), True) and self._changed(server))
 
     def turn(self, server: ConfiguredServer, *, on: bool) -> None:
-        """Store a choice."""
         self._chosen[self._key(server)] = on
         self._write({self._key(server): on}, {self._key(server): own_files(server)} if on else {})
 
@@ -337,8 +328,3 @@ SAFE_VARIABLES: Final = (
 def environment_of(server: ToolServer, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment for a server's process."""
     return {name: environ[name] for name in SAFE_VARIABLES if name in environ} | server.env
-
-
-def environ() -> Mapping[str, str]:
-    """The variables that definitions may refer to."""
-    return os.environ

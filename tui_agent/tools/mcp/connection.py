@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import importlib
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -21,7 +22,6 @@ from tui_agent.tools.mcp.configuration import (
     ConfiguredServer,
     ServerTimeouts,
     ServerUnavailable,
-    environ,
     environment_of,
 )
 from tui_agent.tools.mcp.elicitation import answered
@@ -105,7 +105,6 @@ class Connection:
 
     @property
     def name(self) -> str:
-        """The server's name."""
         return self.configured.name
 
     async def start(self) -> None:
@@ -326,11 +325,11 @@ class Connection:
         from tui_agent.version import __version__
 
         try:
-            server = self.configured.resolved(environ())
+            server = self.configured.resolved(os.environ)
         except KeyError as missing:
             raise ServerUnavailable(f"the variable {missing.args[0]} is not set") from None
         if server.command:
-            environment = environment_of(server, environ())
+            environment = environment_of(server, os.environ)
             transport: Transport = running(
                 server, environment, self.configured.folder, self.log, lambda why: self._ended(over, why)
             )

@@ -93,7 +93,6 @@ class Tokens:
         return self._path.exists()
 
     def forget(self) -> None:
-        """Sign out."""
         self._path.unlink(missing_ok=True)
 
     async def get_tokens(self) -> "OAuthToken | None":
@@ -150,7 +149,6 @@ class SignIn:
 
     @property
     def address(self) -> str:
-        """The redirect address."""
         if self._port:
             return f"http://localhost:{self._port}/callback"  # as it is registered, by the pages of most servers
         port = self._server.sockets[0].getsockname()[1] if self._server else 0

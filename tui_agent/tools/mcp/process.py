@@ -68,7 +68,6 @@ class Unsolicited:
         self._since = time.monotonic()
 
     def add(self) -> None:
-        """Count one more."""
         now = time.monotonic()
         if now - self._since > PERIOD_S:
             self._count, self._since = 0, now
@@ -76,7 +75,6 @@ class Unsolicited:
 
     @property
     def too_many(self) -> bool:
-        """Whether the server sends too many."""
         return self._count > MAX_UNSOLICITED
 
 

@@ -1,7 +1,8 @@
 """The servers of a session: what they offer, which of them run, and what the user decided about each."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -72,7 +73,6 @@ class ServerStatus(msgspec.Struct, frozen=True):
 
     @property
     def on(self) -> bool:
-        """Whether it is turned on."""
         return self.standing not in ("off", "new")
 
 
@@ -222,12 +222,9 @@ class ToolServers:
         if connection.state != "running":
             context.progress(f"starting the server {name} …")
         self._calls[name] = self._calls.get(name, 0) + 1
-        try:
+        again = "Try it once more if that can do no harm, or go on without it."
+        with _explained(again, f"The server {name} refuses the call", "Call it as its schema says."):
             result = await connection.call(tool, arguments, context)
-        except ServerUnavailable as error:
-            raise ToolFailure(str(error), "Try it once more if that can do no harm, or go on without it.") from error
-        except ValueError as error:
-            raise ToolFailure(f"The server {name} refuses the call: {error}", "Call it as its schema says.") from error
         return await asyncio.to_thread(output_of, result)
 
     async def read(self, name: str, uri: str) -> str:
@@ -239,14 +236,9 @@ class ToolServers:
                 f"There is no server {one_line(name, 60)} that is turned on.",
                 "The user lists them and turns one on with /mcp.",
             )
-        try:
+        refused = f"The server {name} refuses {one_line(uri, 300)}"
+        with _explained(f"/mcp {name} says more.", refused, "Name it as the server does."):
             return await asyncio.to_thread(text_of_resource, await self._connections[name].read(uri))
-        except ServerUnavailable as error:
-            raise ToolFailure(str(error), f"/mcp {name} says more.") from error
-        except ValueError as error:
-            raise ToolFailure(
-                f"The server {name} refuses {one_line(uri, 300)}: {error}", "Name it as the server does."
-            ) from error
 
     async def prompt(self, name: str, prompt: str, argument: str) -> str:
         """The text of a server's prompt, with the arguments typed after its name. Raises ToolFailure."""
@@ -263,12 +255,9 @@ class ToolServers:
                 f"/{name}:{prompt} needs {', '.join(missing)}.",
                 f'Give in this order: {" ".join(names)}; or by name, as in {missing[0]}="some words".',
             )
-        try:
+        refused = f"The server {name} refuses it"
+        with _explained(f"/mcp {name} says more.", refused, "Give what the prompt asks for."):
             return await asyncio.to_thread(text_of_prompt, await self._connections[name].prompt(prompt, given))
-        except ServerUnavailable as error:
-            raise ToolFailure(str(error), f"/mcp {name} says more.") from error
-        except ValueError as error:
-            raise ToolFailure(f"The server {name} refuses it: {error}", "Give what the prompt asks for.") from error
 
     async def turn(self, name: str, *, on: bool) -> None:
         """Turn a server on or off, for later sessions too. Raises KeyError, and OSError if that cannot be stored."""
@@ -437,6 +426,17 @@ class ToolServers:
             if any(name == tool_name(server, tool.name) for tool in self._known[server].tools):
                 raise ToolFailure(f"The definition of the server {server} leaves this tool out.", "Go on without it.")
             raise ToolFailure(f"The server {server} offers no such tool (any more).", "Look for it with find_tool.")
+
+
+@contextmanager
+def _explained(unavailable: str, refused: str, instead: str) -> Iterator[None]:
+    """Turn what a connection raises into a ToolFailure: advice if it is unavailable, why and advice if it refuses."""
+    try:
+        yield
+    except ServerUnavailable as error:
+        raise ToolFailure(str(error), unavailable) from error
+    except ValueError as error:
+        raise ToolFailure(f"{refused}: {error}", instead) from error
 
 
 def _seen(done: asyncio.Task[None]) -> None:

@@ -4,7 +4,7 @@ The model first sees only a skill's name and description; the text enters the co
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def find_skills(folders: Iterable[SkillFolder]) -> tuple[Skill, ...]:
     found: list[Skill] = []
     names: dict[str, Path] = {}
     for folder in folders:
-        for skill in _in_folder(folder):
+        for skill in map(_read, _files(folder)):
             first = names.setdefault(skill.name.casefold(), skill.file) if not skill.problem else skill.file
             if first != skill.file:
                 skill = msgspec.structs.replace(skill, problem=f"another skill has this name: {shown(str(first))}")
@@ -102,11 +102,6 @@ def signature_of(file: Path) -> tuple[object, ...]:
     except OSError as error:
         return (str(file), error.errno)
     return (str(file), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-
-
-def _in_folder(folder: SkillFolder) -> Iterator[Skill]:
-    for file in _files(folder):
-        yield _read(file)
 
 
 def _files(folder: SkillFolder) -> list[Path]:

@@ -50,8 +50,6 @@ _HIDDEN = "So are files that a rule of the user keeps from being read."
 
 
 class Glob(OfPath, BuiltIn):
-    """Lists files by a pattern."""
-
     name = "glob"
     effect: Effect = "read"
 
@@ -85,8 +83,6 @@ class Glob(OfPath, BuiltIn):
 
 
 class Grep(OfPath, BuiltIn):
-    """Searches files for a regular expression."""
-
     name = SEARCH
     effect: Effect = "read"
 
@@ -219,7 +215,7 @@ class _Matches:
     @property
     def summary(self) -> str:
         bound = "at least " if self.count >= _MAX_COUNTED_MATCHES else ""
-        return f"{bound}{_counted(self.count, 'match', 'matches')} in {_counted(self._files, 'file', 'files')}"
+        return f"{bound}{counted(self.count, 'match', 'matches')} in {counted(self._files, 'file', 'files')}"
 
     @property
     def outcome(self) -> Outcome:
@@ -230,7 +226,7 @@ class _Matches:
         hidden = self.count - self._shown
         if not hidden:
             return "\n".join(self._lines)
-        more = f"{_counted(hidden, 'more match', 'more matches')} in {_counted(self._files_cut, 'file', 'files')}"
+        more = f"{counted(hidden, 'more match', 'more matches')} in {counted(self._files_cut, 'file')}"
         return "\n".join([*self._lines, f"[{more}; {self.summary} in all. Narrow the pattern, the path or the glob.]"])
 
     def _add(self, name: bytes, text: bytes) -> None:
@@ -353,7 +349,3 @@ def _bounded(lines: list[str]) -> list[str]:
         if size > MAX_BYTES:
             return lines[:index]
     return lines
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
