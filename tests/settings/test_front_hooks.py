@@ -32,23 +32,6 @@ WRITTEN: dict[str, tuple[str, Any]] = {
 """,
         {"Stop": [{"matcher": ".*", "hooks": [HOOK]}], "PostToolUse": []},
     ),
-    "quotes": (
-        r"""
-  a: ': x; H="${T:-y}/h"; [ -f "$H" ] || exit 0 # no comment'
-  b: "bash \"$CLAUDE_PROJECT_DIR\"/guard.sh\tx"
-  c: python3 "${CLAUDE_PROJECT_DIR:-.}/x.py" #comment
-  'd e': 'it''s'
-  "f": "two
-    lines"
-""",
-        {
-            "a": ': x; H="${T:-y}/h"; [ -f "$H" ] || exit 0 # no comment',
-            "b": 'bash "$CLAUDE_PROJECT_DIR"/guard.sh\tx',
-            "c": 'python3 "${CLAUDE_PROJECT_DIR:-.}/x.py"',
-            "d e": "it's",
-            "f": "two lines",
-        },
-    ),
     "texts of several lines": (
         """
   literal: |
@@ -74,19 +57,11 @@ WRITTEN: dict[str, tuple[str, Any]] = {
             "plain": "echo a b c",
         },
     ),
-    "kinds": (
-        "\n  a: 10\n  b: 1.5\n  c: true\n  d: False\n  e: ~\n  f:\n  g: http://x/y#z\n  h: -5\n",
-        {"a": 10, "b": 1.5, "c": True, "d": False, "e": None, "f": None, "g": "http://x/y#z", "h": -5},
-    ),
     "in one line": (
         """ {Stop: [{hooks: [{type: command, "command": 'x, y', once: true,
       timeout: 2}]}], "b c": null}
 """,
         {"Stop": [{"hooks": [{"type": "command", "command": "x, y", "once": True, "timeout": 2}]}], "b c": None},
-    ),
-    "lists": (
-        "\n  -   x: 1\n      y: 2\n  -   - 1\n      - 2\n  - z\n  -\n    w: 1\n  -\n  - v\n",
-        [{"x": 1, "y": 2}, [1, 2], "z", {"w": 1}, None, "v"],
     ),
     "nothing": ("\n", None),
 }

@@ -16,7 +16,7 @@ from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.recall import search
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.recall import MAX_CHARACTERS, MAX_HITS, Recall
+from tui_agent.tools.recall import Recall
 
 
 class Session:
@@ -116,30 +116,6 @@ async def test_nothing_in_an_excerpt_can_end_it(excerpt: str) -> None:
     fence = output.text.splitlines()[-1]
     assert fence not in excerpt
     assert output.text.endswith(f"\n{fence}\n{excerpt}\n{fence}")
-
-
-@given(
-    hits=st.lists(
-        st.builds(
-            lambda size, offset, call: msgspec.structs.replace(
-                HIT, excerpt="~" * (size // 3) + "x" * size, offset=min(offset, size), call=call
-            ),
-            st.integers(0, 3_000),
-            st.integers(0, 3_000),
-            st.text(max_size=200),
-        ),
-        min_size=1,
-        max_size=MAX_HITS,
-    ),
-    more=st.integers(0, 10**6),
-)
-async def test_an_answer_is_bounded_and_says_how_much_more_there_is(hits: list[RecallHit], more: int) -> None:
-    total = len(hits) + more
-    output = await call(Recall(Found(*hits, total=total)), Path(), query="x")
-    assert len(output.text) <= MAX_CHARACTERS
-    shown = output.text.count("More of it: ")
-    assert shown >= 1
-    assert (f"[{total - shown:,} more." in output.text) == (total > shown)
 
 
 @pytest.mark.parametrize("query", ["\0", '"', "NEAR(", "x" * 10_000, "\u202e", "a\nb", "-", "😀"])

@@ -34,7 +34,7 @@ def listed(root: Path) -> set[str]:
 
 def test_what_is_sure_is_what_ripgrep_does(tmp_path: Path) -> None:
     sure = {True: 0, False: 0}
-    for seed in range(150):
+    for seed in range(80):
         chance, root = random.Random(seed), tmp_path / str(seed)
         for folder in ("", "sub/"):
             (root / folder).mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def test_what_is_sure_is_what_ripgrep_does(tmp_path: Path) -> None:
             if said is not None:
                 assert said is ((f"{place}/in" if is_folder else place) not in seen), (seed, place)
                 sure[said] += 1
-    assert min(sure.values()) > 100
+    assert min(sure.values()) > 50
 
 
 def test_rules_of_the_users_own_count(tmp_path: Path) -> None:

@@ -60,15 +60,8 @@ async def test_glob_heeds_ignore_files_and_follows_no_link(tree: Path) -> None:
 )
 async def test_glob_patterns(tree: Path, pattern: str, path: str, found: list[str]) -> None:
     output = await call(Glob(), tree, pattern=pattern, path=path)
-    assert output.text.split("\n") == [name.format(outside=tree.parent / "outside") for name in found]
-
-
-async def test_glob_says_when_nothing_matches_or_the_pattern_is_wrong(tree: Path) -> None:
     assert "No file matches skip.*" in (await call(Glob(), tree, pattern="skip.*")).text
-    with pytest.raises(ToolFailure, match=r"glob is not valid: unclosed"):
-        await call(Glob(), tree, pattern="[a")
-    with pytest.raises(ToolFailure, match="does not exist"):
-        await call(Glob(), tree, pattern="*", path="subb")
+    assert output.text.split("\n") == [name.format(outside=tree.parent / "outside") for name in found]
 
 
 async def test_grep_shows_lines_below_their_file(tree: Path) -> None:

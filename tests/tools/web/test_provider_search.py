@@ -34,7 +34,7 @@ def answers(request: ParsedRequest) -> Step:
     return Step(calls=(Call("web_search", {"query": "what harbours"}),)) if not request.position else Step(text="Done.")
 
 
-@pytest.mark.parametrize("model", SERVERS)
+@pytest.mark.parametrize("model", [CLAUDE, *(pytest.param(each, marks=pytest.mark.soak) for each in list(SERVERS)[1:])])
 async def test_it_is_searched_by_a_subtask_whose_sources_are_told_and_kept(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
