@@ -105,7 +105,11 @@ def test_keys_of_other_agents_in_the_settings_are_named_and_left_alone(text: Any
     assert block or settings.notices
 
 
-@pytest.mark.parametrize("text", printed("hook_pages") + printed("hooks"), ids=lambda text: str(text)[:60])
+@pytest.mark.parametrize(
+    "text",
+    [*printed("hook_pages"), *(pytest.param(each, marks=pytest.mark.soak) for each in printed("hooks"))],
+    ids=lambda text: str(text)[:60],
+)
 async def test_a_session_with_printed_hooks_answers(text: Any, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "hooks.json").write_text(text if isinstance(text, str) else json.dumps(text))

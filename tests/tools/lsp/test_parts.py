@@ -83,20 +83,6 @@ def test_a_server_registers_and_says_what_it_is_busy_with() -> None:
     assert server._configured({"items": [{"section": "ruff"}]}) == [None]
 
 
-@pytest.mark.parametrize(
-    ("each", "read"),
-    [
-        ({}, (1, 1, "", "srv", True)),
-        ({"message": "a\nb", "code": 0, "source": "s", "severity": 2}, (1, 1, "a b", "s 0", False)),
-        ({"message": "m" * 301, "severity": 1}, (1, 1, "m" * 299 + "…", "srv", True)),
-        ({"range": {"start": {"line": 4, "character": 7}}, "code": "E1"}, (5, 8, "", "srv E1", True)),
-    ],
-)
-def test_a_problem_is_read_with_its_place(each: dict[str, Any], read: tuple[object, ...]) -> None:
-    found = _server()._problem(Path("/p/a.py"), each)
-    assert (found.line, found.column, found.message, found.source, found.is_error) == read
-
-
 class Answering:
     """A server's side that answers with what it is given, and keeps what it was asked."""
 

@@ -1,9 +1,6 @@
-import asyncio
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.tools.support import Call, call
 from tui_agent.conversation.entries import Hit
@@ -133,17 +130,6 @@ async def test_giant_lines_and_many_names_stay_bounded(tmp_path: Path) -> None:
     names = await call(Glob(), tmp_path, pattern="n*")
     assert len(names.text) < MAX_BYTES + 200
     assert "more files (1,500 files in all)" in names.text
-
-
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(pattern=st.text(max_size=12), glob=st.none() | st.text(max_size=8))
-def test_any_pattern_is_answered_or_refused(tree: Path, pattern: str, glob: str | None) -> None:
-    try:
-        output = asyncio.run(call(Grep(), tree, pattern=pattern, glob=glob))
-    except ToolFailure as failure:
-        str(failure).encode()
-        return
-    output.text.encode()
 
 
 async def test_a_folder_swapped_for_a_link_is_not_searched(tree: Path) -> None:
