@@ -357,22 +357,13 @@ def read_document(path: Path) -> Mapping[str, object] | None:
         return None
     import json
 
-    given = text
-    try:
-        if (
-            "//" in text
-            or "/*" in text
-            or "\\\n" in text
-            or text.lstrip().startswith('"')
-            or re.search(r",\s*[}\]]", text)
-        ):
-            from tui_agent.settings.servers import plain_json
+    from tui_agent.settings.servers import plain_json
 
-            text = plain_json(text)
-        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    try:
+        document = json.loads(plain_json(text), object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise _MalformedError([f"{path}: malformed JSON at {where}: {error.msg}"], given) from None
+        raise _MalformedError([f"{path}: malformed JSON at {where}: {error.msg}"], text) from None
     except RecursionError:
         raise SettingsError([f"{path}: malformed JSON: nested too deeply"]) from None
     except ValueError as error:

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -49,14 +49,19 @@ _IGNORED = "Files ignored by .gitignore are left out; to look at them give their
 _HIDDEN = "So are files that a rule of the user keeps from being read."
 
 
-class Glob(OfPath, BuiltIn):
-    name = "glob"
+class _Finding(OfPath, BuiltIn):
     effect: Effect = "read"
+    _verb: ClassVar[str]
 
     @override
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         given = self._signature.parse(arguments)
-        return Preview(f"Find {given['pattern']}", text=whole(f"in {workspace.resolve(str(given['path']))}"))
+        return Preview(f"{self._verb} {given['pattern']}", text=whole(f"in {workspace.resolve(str(given['path']))}"))
+
+
+class Glob(_Finding):
+    name = "glob"
+    _verb = "Find"
 
     @override
     async def _do(self, context: ToolContext, /, pattern: str, path: str = ".") -> ToolOutput:
@@ -82,19 +87,14 @@ class Glob(OfPath, BuiltIn):
         return ToolOutput("\n".join(lines), summary=count)
 
 
-class Grep(OfPath, BuiltIn):
+class Grep(_Finding):
     name = SEARCH
-    effect: Effect = "read"
+    _verb = "Search for"
 
     def __init__(self, limits: Iterable[Rule] = ()) -> None:
         """`limits`: the user's rules; files that they are about are not searched."""
         super().__init__()
         self._limits = about((READ,), limits)
-
-    @override
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        given = self._signature.parse(arguments)
-        return Preview(f"Search for {given['pattern']}", text=whole(f"in {workspace.resolve(str(given['path']))}"))
 
     @override
     async def _do(
