@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 import pytest
 
@@ -17,82 +17,62 @@ from tui_agent.system.programs import find_program
 FOLDER = Path(__file__).parents[3] / "build/languages"
 
 
-class Case(NamedTuple):
-    """A server, a project of two files, an edit of the first, and what that breaks in which file."""
-
-    server: str
-    files: Mapping[str, str]
-    edit: tuple[str, str]
-    broken: str
-    message: str
-
-
-CASES = (
-    Case(
-        "basedpyright-langserver",
+Case: TypeAlias = tuple[Mapping[str, str], tuple[str, str], str, str]
+CASES: dict[str, Case] = {
+    "basedpyright-langserver": (
         {"one.py": "def count(n: int) -> int:\n    return n\n", "two.py": "import one\n\nprint(one.count(1) + 1)\n"},
-        ("-> int", "-> str"),
-        "two.py:3:",
-        "not supported",
+        *(("-> int", "-> str"), "two.py:3:", "not supported"),
     ),
-    Case(
-        "typescript-language-server",
+    "typescript-language-server": (
         {
             "tsconfig.json": "{}",
             "one.ts": "export const count = (n: number) => n;\n",
             "two.ts": "import { count } from './one';\nexport const more: number = count(1);\n",
         },
-        ("=> n;", "=> String(n);"),
-        "two.ts:2:",
-        "not assignable",
+        *(("=> n;", "=> String(n);"), "two.ts:2:", "not assignable"),
     ),
-    Case(
-        "gopls",
+    "gopls": (
         {
             "go.mod": "module shop\n",
             "one.go": "package shop\n\nfunc count(n int) int { return n }\n",
             "two.go": "package shop\n\nvar more int = count(1)\n",
         },
-        ("count(n int) int", "counted(n int) int"),
-        "two.go:3:",
-        "count",
+        *(("count(n int) int", "counted(n int) int"), "two.go:3:", "count"),
     ),
-    Case(
-        "clangd",
+    "clangd": (
         {"one.h": "int count(int n);\n", "two.c": '#include "one.h"\nint more(void) { return count(1); }\n'},
-        ("int count(int n)", "int count(int n, int m)"),
-        "two.c:2:",
-        "Too few arguments",
+        *(("int count(int n)", "int count(int n, int m)"), "two.c:2:", "Too few arguments"),
     ),
-)
+}
+"""By server: a project of two files, an edit of the first, what that breaks in which file, and the message."""
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.server)
+@pytest.mark.parametrize("server", CASES)
 async def test_it_tells_what_an_edit_breaks_elsewhere_and_where_names_are_used(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    files, (old, new), broken, message = CASES[server]
     for folder in (Path(sys.executable).parent, FOLDER / "bin", FOLDER / "node_modules/.bin"):
         monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    if find_program(case.server) is None:
-        pytest.skip(f"{case.server} is not here: make languages")
+    if find_program(server) is None:
+        pytest.skip(f"{server} is not here: make languages")
     monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
     settings: dict[str, GivenValue] = {"diagnostics.wait_s": 60.0}
     project = tmp_path / "project"
     project.mkdir()
-    for name, text in case.files.items():
+    for name, text in files.items():
         (project / name).write_text(text)
-    first, second = [name for name in case.files if name.startswith(("one", "two"))]
-    old, new = case.edit
+    first, second = [name for name in files if name.startswith(("one", "two"))]
     async with talking(tmp_path, settings) as session:
-        if case.server == "clangd":  # it reads other files from the disk, so it has to have seen them before
+        if server == "clangd":  # it reads other files from the disk, so it has to have seen them before
             await say(session, f'replace "count(int n)" with "count( int n)" in {first}')
             await say(session, f'replace "count( int n)" with "count(int n)" in {first}')
         told = texts(await say(session, f'replace "{old}" with "{new}" in {first}'))
-        assert case.broken in told
-        assert case.message in told
+        assert broken in told
+        assert message in told
         assert "new problem" not in texts(await say(session, f'replace "{new}" with "{old}" in {first}'))
-        line = next(n for n, text in enumerate(case.files[first].splitlines(), 1) if "count" in text)
+        line = next(n for n, text in enumerate(files[first].splitlines(), 1) if "count" in text)
         uses = texts(await say(session, asking("references", path=first, line=line, name="count")))
-        assert f"{second}:" in uses or case.server == "clangd", "whose index of other files comes later"
+        assert f"{second}:" in uses or server == "clangd", "whose index of other files comes later"
         assert f"{line}: " in texts(await say(session, asking("symbols", path=first)))
-        assert f"{case.server}: running" in (await run_command(session.agent, "/diagnostics")).text
+        assert f"{server}: running" in (await run_command(session.agent, "/diagnostics")).text
