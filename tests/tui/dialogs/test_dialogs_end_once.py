@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,31 +45,32 @@ def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
 Made = Callable[[], Dialog[Any]]
 
 
-@pytest.mark.parametrize(
-    ("make", "keys", "ends_with"),
-    [
-        (lambda: PickerScreen("Theme", OPTIONS), ["down"], "1"),
-        (lambda: PickerScreen("Theme", OPTIONS, search=True), ["down"], "1"),
-        (lambda: KeyScreen("ANTHROPIC_API_KEY", "Claude"), ["a", "b"], "ab"),
-        (lambda: rewind_picker(PROMPTS, UNICODE), ["down"], "3"),
-        (lambda: tree_picker(BRANCHES, UNICODE), ["down"], "6"),
-        (lambda: HelpScreen({"Keys": "Enter  sends"}), [], None),
-        (lambda: TextScreen("Text", "text", UNICODE), [], None),
-    ],
+ENDS: tuple[tuple[Made, list[str], str | None], ...] = (
+    (lambda: PickerScreen("Theme", OPTIONS), [], "0"),
+    (lambda: PickerScreen("Theme", OPTIONS), ["down"], "1"),
+    (lambda: PickerScreen("Theme", OPTIONS, search=True), ["down"], "1"),
+    (lambda: KeyScreen("ANTHROPIC_API_KEY", "Claude"), ["a", "b"], "ab"),
+    (lambda: rewind_picker(PROMPTS, UNICODE), ["down"], "3"),
+    (lambda: tree_picker(BRANCHES, UNICODE), ["down"], "6"),
+    (lambda: HelpScreen({"Keys": "Enter  sends"}), [], None),
+    (lambda: TextScreen("Text", "text", UNICODE), [], None),
 )
-@pytest.mark.parametrize("last", ["enter", "escape"])
-async def test_a_key_pressed_thrice_ends_it_once(make: Made, keys: list[str], ends_with: str | None, last: str) -> None:
+
+
+async def test_a_key_pressed_thrice_ends_it_once() -> None:
     app: App[None] = App()
-    ended: list[str | None] = []
     async with app.run_test(size=(80, 24)) as pilot:
-        app.push_screen(make(), ended.append)
-        await pilot.pause()
-        await pilot.press(*keys)
-        for _ in range(3):
-            app.simulate_key(last)
-        await pilot.pause()
-        assert ended == [ends_with if last == "enter" else None]
-        assert len(app.screen_stack) == 1
+        for last in ("enter", "escape"):
+            for make, keys, ends_with in ENDS:
+                ended: list[str | None] = []
+                app.push_screen(make(), ended.append)
+                await pilot.pause()
+                await pilot.press(*keys)
+                for _ in range(3):
+                    app.simulate_key(last)
+                await pilot.pause()
+                assert ended == [ends_with if last == "enter" else None]
+                assert len(app.screen_stack) == 1
 
 
 EVERY: tuple[Made, ...] = (
@@ -112,59 +114,55 @@ async def test_a_dialog_that_goes_before_it_stands_does_no_harm() -> None:
     assert shown | {CallsScreen, DraftScreen, EditingDialog, LineScreen, PlacePicker, Reading} == kinds(Dialog)
 
 
-@pytest.mark.parametrize(
-    ("keys", "true"),
-    [
-        (["f1", "escape", *"/theme", "enter"], lambda app: isinstance(app.screen, PickerScreen)),
-        (["f1", *"hello"], lambda app: app.entry.prompt.text == "hello" and not isinstance(app.screen, Dialog)),
-        (["f1", "escape", *"hello"], lambda app: app.entry.prompt.text == "hello"),
-        (["tab", "slash", *"Line 12"], lambda app: "Line 12" in app.pane.render_line(app.pane.size.height - 1).text),
-        (["tab", "slash", *"No", "escape", "tab", *"on"], lambda app: app.entry.prompt.text == "on"),
-    ],
-    ids=["help and a command", "words over help", "words behind help", "a search", "a search that is left"],
+AT_ONCE: tuple[tuple[list[str], Callable[[TuiAgent], bool]], ...] = (
+    (["f1", "escape", *"/theme", "enter"], lambda app: isinstance(app.screen, PickerScreen)),
+    (["f1", *"hello"], lambda app: app.entry.prompt.text == "hello" and not isinstance(app.screen, Dialog)),
+    (["f1", "escape", *"hello"], lambda app: app.entry.prompt.text == "hello"),
+    (["tab", "slash", *"Line 12"], lambda app: "Line 12" in app.pane.render_line(app.pane.size.height - 1).text),
+    (["tab", "slash", *"No", "escape", "tab", *"on"], lambda app: app.entry.prompt.text == "on"),
 )
-async def test_keys_that_come_at_once_go_where_the_ones_before_them_lead(
-    arguments: Arguments, keys: list[str], true: Callable[[TuiAgent], bool]
-) -> None:
+
+
+async def test_keys_that_come_at_once_go_where_the_ones_before_them_lead(arguments: Arguments) -> None:
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test() as pilot:
         await until(pilot, lambda: app.conductor.session)
+
+        async def cleared() -> None:
+            await until(pilot, lambda: app.screen.is_mounted)
+            while isinstance(app.screen, Dialog):
+                await pilot.press("escape")
+            app.entry.prompt.clear_draft()
+            app.entry.prompt.focus()
+            await pilot.pause()
+
         app.entry.prompt.sent.add("sent before")
-        for key in keys:
-            app.simulate_key(key)
-        await until(pilot, lambda: true(app))
+        for keys, true in AT_ONCE:
+            for key in keys:
+                app.simulate_key(key)
+            await until(pilot, partial(true, app))
+            await cleared()
 
-
-async def test_keys_for_a_dialog_that_never_stands_go_to_what_is_below_it(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test() as pilot:
-        await until(pilot, lambda: app.conductor.session)
         dialog = PickerScreen("Theme", OPTIONS)
         app.push_screen(dialog)
         for key in "on":
             await app.on_event(events.Key(key, key))
         dialog.dismiss(None)
         await until(pilot, lambda: app.entry.prompt.text == "on")
+        await cleared()
 
-
-@pytest.mark.parametrize("keys", [["down", "down"], ["2"]])
-@pytest.mark.parametrize("by_way_of_the_prompt", [False, True])
-async def test_keys_that_come_before_a_dialog_stands_are_taken_once_it_does(
-    arguments: Arguments, keys: list[str], by_way_of_the_prompt: bool
-) -> None:
-    app = TuiAgent(arguments, OFFLINE)
-    ended: list[str | None] = []
-    async with app.run_test() as pilot:
-        await until(pilot, lambda: app.completed)
-        app.push_screen(PickerScreen("Theme", OPTIONS, search=True), ended.append)
-        for key in (*keys, "enter"):
-            event = events.Key(key, key if key.isdecimal() else None)
-            if by_way_of_the_prompt:
-                event._set_forwarded()
-            await app.on_event(event)
-        await until(pilot, lambda: bool(ended))
-        assert ended == ["2"]
-        assert app.entry.prompt.text == ""
+        for keys in (["down", "down"], ["2"]):
+            for by_way_of_the_prompt in (False, True):
+                ended: list[str | None] = []
+                app.push_screen(PickerScreen("Theme", OPTIONS, search=True), ended.append)
+                for key in (*keys, "enter"):
+                    event = events.Key(key, key if key.isdecimal() else None)
+                    if by_way_of_the_prompt:
+                        event._set_forwarded()
+                    await app.on_event(event)
+                await until(pilot, partial(bool, ended))
+                assert ended == ["2"]
+                assert app.entry.prompt.text == ""
 
 
 async def test_a_choice_is_of_what_was_typed_though_the_list_has_not_heard_of_it() -> None:

@@ -1,9 +1,13 @@
 """A list to choose one from: what is marked, what typing leaves of it, and terminals that have no room for it."""
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
 import pytest
 from rich.style import Style
 from textual import events
 from textual.app import App
+from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
 from tui_agent.system.resources import styles_folder
@@ -30,13 +34,21 @@ def marked(picker: PickerScreen) -> str:
     return str(picker.query_one(OptionList).get_option_at_index(place).prompt).split()[0]
 
 
-async def test_it_begins_at_what_holds_now_and_no_heading_is_ever_marked() -> None:
-    app: App[None] = App()
-    async with app.run_test(size=(80, 24)) as pilot:
-        picker = PickerScreen("Model", MODELS, "model-3", search=True)
-        app.push_screen(picker)
+@asynccontextmanager
+async def shown(
+    picker: PickerScreen, ended: Callable[[str | None], None] = lambda _: None, size: tuple[int, int] = (80, 24)
+) -> AsyncIterator[tuple[Pilot[None], OptionList]]:
+    app = StyledApp()
+    async with app.run_test(size=size) as pilot:
+        app.push_screen(picker, ended)
         await pilot.pause()
-        assert isinstance(app.focused, Input)
+        yield pilot, picker.query_one(ChoiceList)
+
+
+async def test_it_begins_at_what_holds_now_and_no_heading_is_ever_marked() -> None:
+    picker = PickerScreen("Model", MODELS, "model-3", search=True)
+    async with shown(picker) as (pilot, choices):
+        assert isinstance(pilot.app.focused, Input)
         assert marked(picker) == "•"
         await pilot.press("up")
         assert marked(picker) == "model-2"
@@ -44,11 +56,10 @@ async def test_it_begins_at_what_holds_now_and_no_heading_is_ever_marked() -> No
         assert marked(picker) == "fable-2"
         await pilot.press("down")
         assert marked(picker) == "model-0"
-        await pilot.resize_terminal(80, 12)
+        await pilot.resize_terminal(80, 16)
         await pilot.pause()
-        choices = picker.query_one(OptionList)
         page = choices.size.height - 1
-        assert 5 < page < 12
+        assert 4 < page < 12
         await pilot.press("ctrl+home", "pagedown")
         assert choices.highlighted == 1 + page
         await pilot.press("ctrl+end", "pageup")
@@ -58,31 +69,23 @@ async def test_it_begins_at_what_holds_now_and_no_heading_is_ever_marked() -> No
 
 
 async def test_typing_narrows_it_and_finds_what_is_folded() -> None:
-    app: App[None] = App()
     chosen: list[str | None] = []
-    async with app.run_test(size=(80, 24)) as pilot:
-        picker = PickerScreen("Model", MODELS, search=True)
-        app.push_screen(picker, chosen.append)
-        await pilot.pause()
-        choices = picker.query_one(OptionList)
+    picker = PickerScreen("Model", MODELS, search=True)
+    async with shown(picker, chosen.append) as (pilot, choices):
         assert choices.option_count == len(MODELS) - 1
         await pilot.press(*"ancient")
         assert (choices.option_count, marked(picker)) == (1, "ancient-model")
         await pilot.press("space", *"small")
         assert "nothing fits" in str(choices.get_option_at_index(0).prompt)
         await pilot.press("pageup", "ctrl+end", "enter")
-        assert app.screen is picker
+        assert pilot.app.screen is picker
         await pilot.press(*["backspace"] * 6, "enter")
         assert chosen == ["old"]
 
 
 async def test_other_options_take_the_place_of_those_shown_and_the_marked_one_stays_marked() -> None:
-    app: App[None] = App()
-    async with app.run_test(size=(80, 24)) as pilot:
-        picker = PickerScreen("Model", MODELS, "model-3", search=True)
-        app.push_screen(picker)
-        await pilot.pause()
-        choices = picker.query_one(OptionList)
+    picker = PickerScreen("Model", MODELS, "model-3", search=True)
+    async with shown(picker) as (pilot, choices):
         before = choices.options
         picker.use(MODELS)
         assert choices.options == before
@@ -97,27 +100,19 @@ async def test_other_options_take_the_place_of_those_shown_and_the_marked_one_st
 
 
 async def test_what_is_marked_is_shown_and_leaving_chooses_nothing() -> None:
-    app: App[None] = App()
     seen: list[str] = []
     chosen: list[str | None] = []
-    async with app.run_test(size=(80, 24)) as pilot:
-        names = [Option(name, name) for name in ("dusk", "paper", "mist")]
-        picker = PickerScreen("Theme", names, "paper", preview=seen.append)
-        app.push_screen(picker, chosen.append)
-        await pilot.pause()
-        assert isinstance(app.focused, OptionList)
+    names = [Option(name, name) for name in ("dusk", "paper", "mist")]
+    async with shown(PickerScreen("Theme", names, "paper", preview=seen.append), chosen.append) as (pilot, choices):
+        assert pilot.app.focused is choices
         await pilot.press("down", "escape")
         assert (seen[0], seen[-1], chosen) == ("paper", "mist", [None])
 
 
 async def test_sentences_are_broken_anew_where_the_width_is_another_one() -> None:
-    app: App[None] = App()
-    async with app.run_test(size=(80, 24)) as pilot:
-        told = "edits here, runs read-only commands, asks about the rest"
-        picker = PickerScreen("Mode", [Option("auto", "auto", told), Option("ask", "ask", told)], "ask")
-        app.push_screen(picker)
-        await pilot.pause()
-        choices = picker.query_one(OptionList)
+    told = "edits here, runs read-only commands, asks about the rest"
+    picker = PickerScreen("Mode", [Option("auto", "auto", told), Option("ask", "ask", told)], "ask")
+    async with shown(picker) as (pilot, choices):
         for width, lines in ((80, 1), (50, 2), (80, 1)):
             await pilot.resize_terminal(width, 24)
             await pilot.pause()
@@ -125,75 +120,58 @@ async def test_sentences_are_broken_anew_where_the_width_is_another_one() -> Non
             assert choices.highlighted == 1
 
 
-@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40), (160, 50)])
-async def test_what_its_keys_do_is_in_view_below_a_text_of_any_length(size: tuple[int, int]) -> None:
-    app = StyledApp()
-    async with app.run_test(size=size) as pilot:
-        many = [Option(str(number), f"setting-{number}", "its value") for number in range(90)]
-        picker = PickerScreen("Settings: " + "value and origin, " * 5, many, text="/a/long/folder" * 9, search=True)
-        app.push_screen(picker)
-        await pilot.pause()
-        frame, choices = picker.query_one(".dialog").region, picker.query_one(OptionList).region
-        keys = picker.query_one(".dialog-keys").region
-        assert keys.height
-        assert choices.bottom < keys.y < keys.bottom < frame.bottom <= size[1]
-        assert choices.height > 4
+async def test_what_its_keys_do_is_in_view_below_a_text_of_any_length() -> None:
+    many = [Option(str(number), f"setting-{number}", "its value") for number in range(90)]
+    picker = PickerScreen("Settings: " + "value and origin, " * 5, many, text="/a/long/folder" * 9, search=True)
+    async with shown(picker) as (pilot, choices):
+        for size in ((60, 20), (80, 24), (120, 40), (160, 50)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            frame, keys = picker.query_one(".dialog").region, picker.query_one(".dialog-keys").region
+            assert keys.height
+            assert choices.region.bottom < keys.y < keys.bottom < frame.bottom <= size[1]
+            assert choices.region.height > 4
 
 
 async def test_page_keys_where_no_choice_shows() -> None:
-    app: App[None] = App()
-    async with app.run_test(size=(80, 24)) as pilot:
-        app.push_screen(PickerScreen("Theme", [Option(str(number), str(number)) for number in range(30)]))
-        await pilot.pause()
+    picker = PickerScreen("Theme", [Option(str(number), str(number)) for number in range(30)])
+    async with shown(picker) as (pilot, _):
         for width, height in ((80, 1), (1, 24), (1, 1)):
             await pilot.resize_terminal(width, height)
             await pilot.press("pageup", "pagedown", "down", "up")
         await pilot.resize_terminal(80, 24)
         await pilot.press("pagedown", "escape")
-        assert len(app.screen_stack) == 1
+        assert len(pilot.app.screen_stack) == 1
 
 
-@pytest.mark.parametrize("width", [24, 30, 40, 60, 120])
-async def test_what_is_said_of_a_choice_is_there_at_any_width(width: int) -> None:
-    app: App[None] = App()
-    async with app.run_test(size=(width, 24)) as pilot:
-        model = Option("one", "provider:a-model-with-a-long-name-2", "  $2 / $10    1.0M  mid")
-        picker = PickerScreen("Model", [model], search=True)
-        app.push_screen(picker)
-        await pilot.pause()
-        choices = picker.query_one(ChoiceList)
-        lines = [choices.render_line(place).text for place in range(choices.size.height)]
-        assert any("$2 / $10 " in line for line in lines)
-        assert "provider:a-" in lines[0]
-
-
-async def test_a_choice_of_which_nothing_is_said_is_there_at_any_width() -> None:
-    app: App[None] = App()
-    async with app.run_test(size=(8, 12)) as pilot:
-        picker = PickerScreen("Model", [Option("one", "a label that is wider than the screen is")])
-        app.push_screen(picker)
-        await pilot.pause()
-        assert marked(picker) == "a"
+async def test_what_is_said_of_a_choice_is_there_at_any_width() -> None:
+    model = Option("one", "provider:a-model-with-a-long-name-2", "  $2 / $10    1.0M  mid")
+    async with shown(PickerScreen("Model", [model], search=True)) as (pilot, choices):
+        for width in (24, 30, 40, 60, 120):
+            await pilot.resize_terminal(width, 24)
+            await pilot.pause()
+            lines = [choices.render_line(place).text for place in range(choices.size.height)]
+            assert any("$2 / $10 " in line for line in lines)
+            assert "provider:a-" in lines[0]
+    bare = PickerScreen("Model", [Option("one", "a label that is wider than the screen is")])
+    async with shown(bare, size=(8, 12)):
+        assert marked(bare) == "a"
 
 
 async def test_a_click_on_what_was_just_narrowed_away() -> None:
-    app: App[None] = App()
-    async with app.run_test(size=(80, 24)) as pilot:
-        picker = PickerScreen("Theme", [Option(str(number), str(number)) for number in range(9)], search=True)
-        app.push_screen(picker)
-        await pilot.pause()
-        choices = picker.query_one(ChoiceList)
+    picker = PickerScreen("Theme", [Option(str(number), str(number)) for number in range(9)], search=True)
+    async with shown(picker) as (pilot, choices):
         choices.clear_options()
         choices.add_option("the only one")
         # What the mouse points at still looks as it was painted.
         painted = Style(meta={"option": 5})
         choices.post_message(events.Click(choices, 2, 5, 0, 0, 1, False, False, False, style=painted))
         await pilot.pause()
-        assert app.screen is picker
+        assert pilot.app.screen is picker
 
 
 @pytest.mark.parametrize(
-    ("told", "room", "shown"),
+    ("told", "room", "left"),
     [
         ("27  $0.05  a few last words", 27, "27  $0.05  a few last words"),
         ("27  $0.05  a few last words", 22, "27  $0.05  a few last words"),
@@ -203,35 +181,14 @@ async def test_a_click_on_what_was_just_narrowed_away() -> None:
         ("all one sentence", 6, "all one sentence"),
     ],
 )
-def test_a_last_column_of_which_next_to_nothing_would_be_seen_is_left_out(told: str, room: int, shown: str) -> None:
-    assert _without_stubs(told, room) == shown
-
-
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        (["enter"], ""),
-        (["down", "enter"], "leave"),
-        (["escape"], None),
-    ],
-)
-async def test_enter_takes_the_first_answer(keys: list[str], answer: str | None) -> None:
-    app: App[None] = App()
-    answers: list[str | None] = []
-    async with app.run_test(size=(80, 24)) as pilot:
-        app.push_screen(PickerScreen("Go?", (Option("", "Stay"), Option("leave", "Go")), ""), answers.append)
-        await pilot.pause()
-        await pilot.press(*keys)
-    assert answers == [answer]
+def test_a_last_column_of_which_next_to_nothing_would_be_seen_is_left_out(told: str, room: int, left: str) -> None:
+    assert _without_stubs(told, room) == left
 
 
 async def test_a_sentence_stands_below_a_label_that_leaves_it_less_than_half_the_width() -> None:
-    app: App[None] = App()
-    async with app.run_test(size=(80, 24)) as pilot:
-        told = "a place that was found, with the words around it and some more"
-        picker = PickerScreen("Found", [Option("long", "result of your shell " * 2, told), Option("b", "b", "short")])
-        app.push_screen(picker)
-        await pilot.pause()
-        rows = [str(picker.query_one(OptionList).get_option_at_index(place).prompt) for place in (0, 1)]
+    told = "a place that was found, with the words around it and some more"
+    picker = PickerScreen("Found", [Option("long", "result of your shell " * 2, told), Option("b", "b", "short")])
+    async with shown(picker) as (_, choices):
+        rows = [str(choices.get_option_at_index(place).prompt) for place in (0, 1)]
         assert rows[0].splitlines()[1].strip() == told
         assert "\n" not in rows[1]

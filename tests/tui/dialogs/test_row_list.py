@@ -2,7 +2,9 @@
 
 from functools import partial
 
+import pytest
 from textual.app import App, ComposeResult
+from textual.widgets import Input
 from typing_extensions import override
 
 from tests.tui.app_of_parts import until
@@ -15,22 +17,27 @@ COUNT = 20_000
 
 
 class Listed(App[object]):
-    def __init__(self) -> None:
+    def __init__(self, *, keys_elsewhere: bool = False) -> None:
         super().__init__()
-        self.painted: set[int] = set()
+        self.painted: set[object] = set()
         self.opened: list[object] = []
-        self.rows = RowList(UNICODE)
+        self.rows = RowList(UNICODE, keys_elsewhere=keys_elsewhere)
 
     @override
     def compose(self) -> ComposeResult:
         yield self.rows
+        yield Input(compact=True)
+
+    @property
+    def shown(self) -> list[str]:
+        return [self.rows.render_line(y).text.strip() for y in range(self.rows.size.height)]
 
     def fill(self, *keys: object) -> None:
-        self.rows.show([ListRow(partial(self.draw, number), key) for number, key in enumerate(keys)])
+        self.rows.show([ListRow(partial(self.draw, key), key) for key in keys])
 
-    def draw(self, number: int, width: int, look: Look) -> Line:
-        self.painted.add(number)
-        return make_line([Run(f"  {number}".ljust(width), look.palette.base)])
+    def draw(self, key: object, _width: int, look: Look) -> Line:
+        self.painted.add(key)
+        return make_line([Run(f"  {key}", look.palette.base)])
 
     def on_row_list_chosen(self, message: RowList.Chosen) -> None:
         self.opened.append(message.key)
@@ -38,7 +45,7 @@ class Listed(App[object]):
 
 async def test_only_what_is_in_view_is_painted() -> None:
     app = Listed()
-    async with app.run_test(size=(40, 10)) as pilot:
+    async with app.run_test(size=(40, 11)) as pilot:
         app.fill(*range(COUNT))
         await until(pilot, lambda: app.rows.has_focus)
         await pilot.press("end")
@@ -48,62 +55,48 @@ async def test_only_what_is_in_view_is_painted() -> None:
         assert len(app.painted) <= 30
 
 
-async def test_the_cursor_rests_on_rows_that_mean_something() -> None:
+async def test_a_cursor_in_view_stays_in_view_when_rows_come_before_it() -> None:
     app = Listed()
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.fill(None, "a", None, None, "b", None)
-        seen = []
-        for key in ("down", "j", "down", "up", "k", "end", "home"):
-            await pilot.press(key)
-            seen.append(app.rows.key)
-        assert seen == ["a", "b", "b", "a", "a", "b", "a"]
-
-
-async def test_up_from_below_a_short_list() -> None:
-    app = Listed()
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.fill("a", None)
-        await pilot.press("up")
-        assert app.rows.key == "a"
-
-
-async def test_arrows_scroll_where_nothing_can_be_chosen() -> None:
-    app = Listed()
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.fill(*[None] * 30, "far")
+    async with app.run_test(size=(20, 8)) as pilot:
+        app.fill(*range(100, 200))
+        app.rows.focus()
+        await pilot.press("down", "down", "down")
+        app.fill(*range(200))
         await pilot.pause()
-        await pilot.press("down", "down")
-        assert (app.rows.scroll_y, app.rows.key) == (2, None)
-        await pilot.press("pagedown", "pagedown", "pagedown", "down")
-        assert app.rows.key == "far"
+        assert app.rows.key == 102
+        assert "▎ 102" in app.shown
 
 
-async def test_the_cursor_stays_on_what_it_was_on() -> None:
+async def test_a_list_that_was_scrolled_away_from_its_cursor_stays_where_it_is() -> None:
     app = Listed()
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.fill("a", "b", "c")
-        await pilot.press("down", "down")
-        seen = []
-        for keys in (("new", "a", "b", "c"), ("new", "a", "c"), (None,)):
-            app.fill(*keys)
-            seen.append(app.rows.key)
-        assert seen == ["b", "c", None]
+    async with app.run_test(size=(20, 8)) as pilot:
+        app.fill(*range(100, 200))
+        app.rows.focus()
+        await pilot.press("down")
+        app.rows.scroll_to(y=50, animate=False, immediate=True)
+        await pilot.pause()
+        app.fill(*range(100, 201))
+        await pilot.pause()
+        assert app.rows.key == 100
+        assert app.shown[0] == "150"
 
 
-async def test_a_second_click_opens() -> None:
-    app = Listed()
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.fill("a", "b")
-        await pilot.click(RowList, offset=(3, 1))
-        assert (app.rows.key, app.opened) == ("b", [])
-        await pilot.click(RowList, offset=(3, 1))
-        assert app.opened == ["b"]
+@pytest.mark.parametrize(("keys_elsewhere", "first"), [(True, "▎ 0"), (False, "0")])
+async def test_whose_keys_come_from_elsewhere_is_always_marked(keys_elsewhere: bool, first: str) -> None:
+    app = Listed(keys_elsewhere=keys_elsewhere)
+    async with app.run_test(size=(20, 8)) as pilot:
+        app.fill(*range(10))
+        app.rows.action_edge(-1)
+        await pilot.click(Input)
+        assert app.shown[0] == first
+        await pilot.press("tab")
+        assert app.rows.has_focus is not keys_elsewhere
 
 
 async def test_cursor_and_view_go_together() -> None:
     app = Listed()
     seen: list[str] = []
-    async with app.run_test(size=(40, 6)) as pilot:
+    async with app.run_test(size=(40, 7)) as pilot:
 
         def tell(what: str) -> None:
             seen.append(f"{what}: {app.rows.key} at {round(app.rows.scroll_y)}")
@@ -138,6 +131,9 @@ async def test_cursor_and_view_go_together() -> None:
         tell("two")
         app.fill(None)
         tell("none")
+        app.fill("a", None)
+        await pilot.press("up")
+        tell("up from below")
         app.fill()
         for key in ("down", "up", "pagedown", "end", "home"):
             await pilot.press(key)
@@ -178,6 +174,7 @@ async def test_cursor_and_view_go_together() -> None:
         "the others: 21 at 10",
         "two: 3 at 0",
         "none: None at 0",
+        "up from below: a at 0",
         "empty: None at 0",
         "down: None at 1",
         "down: None at 2",
