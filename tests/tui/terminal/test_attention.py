@@ -4,7 +4,6 @@ import pytest
 
 from tui_agent.tui.terminal import attention
 from tui_agent.tui.terminal.attention import Attention, notification
-from tui_agent.tui.terminal.sequences import through_tmux
 
 
 @pytest.fixture
@@ -46,7 +45,3 @@ def test_a_notification_names_the_conversation_else_the_folder() -> None:
     told.name = "rename the parser"
     told.notify("done")
     assert ["(ledger)" in written[0], "(rename the parser)" in written[1]] == [True, True]
-
-
-def test_tmux_is_asked_to_pass_a_sequence_on() -> None:
-    assert through_tmux("\x1b]52;c;eA==\x07") == "\x1bPtmux;\x1b\x1b]52;c;eA==\x07\x1b\\"

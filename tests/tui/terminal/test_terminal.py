@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from textual import _ansi_sequences, _xterm_parser, events
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.css.stylesheet import Stylesheet
+from textual.message import Message
 from typing_extensions import override
 
 from tui_agent.tui import terminal
@@ -33,6 +34,8 @@ from tui_agent.tui.terminal.textual_internals import (
     version_warning,
 )
 
+MOUSE = "\x1b[<64;20;10M"
+
 
 def read(*pieces: str) -> list[tuple[str, str]]:
     parser = InputParser(alt_keys={"alt+v", "alt+shift+z"})
@@ -44,23 +47,6 @@ def read(*pieces: str) -> list[tuple[str, str]]:
             elif isinstance(message, events.Paste):
                 found.append(("paste", message.text))
     return found
-
-
-def test_keys_before_and_after_a_paste() -> None:
-    assert read(f"a{PASTE_START}two\nlines\x00{PASTE_END}b") == [
-        ("key", "a"),
-        ("paste", "two\nlines"),
-        ("key", "b"),
-    ]
-
-
-def test_an_empty_paste() -> None:
-    assert ("key", "b") in read(f"{PASTE_START}{PASTE_END}b")
-
-
-def test_escape_sequences_inside_a_paste_are_text() -> None:
-    text = "\x1b[A and \x1b]0;title\x07"
-    assert read(f"{PASTE_START}{text}{PASTE_END}") == [("paste", text)]
 
 
 @pytest.mark.parametrize(
@@ -77,32 +63,64 @@ def test_escape_sequences_inside_a_paste_are_text() -> None:
         (["\x1b\t"], ["escape", "tab"]),
         (["\x1b[Z"], ["shift+tab"]),
         (["\x1b" + "words" * 20], ["escape", *("words" * 20)]),
+        (["\x1b[97;1:1ub"], ["a", "b"]),
+        (["\x1b[97;1:3ub"], ["b"]),
+        (["\x1b[1;1:3Ab"], ["b"]),
+        (["\x1b[99999999999ub"], ["b"]),
+        (["\x1b[97;;99999999999ub"], ["b"]),
+        (["\x1b[55357;;55357ub"], ["b"]),
+        (["\x1b[97;;27ub"], ["b"]),
+        (["\x1b[27;2;13~b"], ["shift+enter", "b"]),
     ],
 )
-def test_an_esc_is_no_part_of_what_is_typed_behind_it(pieces: list[str], keys: list[str]) -> None:
+def test_each_key_is_read_and_what_cannot_be_one_is_none(pieces: list[str], keys: list[str]) -> None:
     assert [key for _, key in read(*pieces)] == keys
 
 
-def test_an_esc_with_nothing_behind_it_is_one_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_paste_is_text_wherever_it_is_cut() -> None:
+    text = "two\nlines \x1b[A and \x1b]0;title\x07"
+    stream = f"a{PASTE_START}{text}\x00{PASTE_END}b{PASTE_START}{PASTE_END}{PASTE_START}more{PASTE_END}c"
+    whole = read(stream)
+    assert [pasted for pasted in whole if pasted != ("paste", "")] == [
+        ("key", "a"), ("paste", text), ("key", "b"), ("paste", "more"), ("key", "c")
+    ]  # fmt: skip
+    for cut in range(2, len(PASTE_START)):
+        assert read(stream[:cut], stream[cut:]) == whole
+
+
+def shown(message: Message) -> str:
+    return message.key if isinstance(message, events.Key) else getattr(message, "text", type(message).__name__)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "found"),
+    [
+        # An Esc with nothing behind it is one after a while. What it does is to be painted within 100 ms, too.
+        (["\x1b", 0.0], []),
+        (["\x1b", 0.05], ["escape"]),
+        # The rest of a sequence may come later.
+        *(([MOUSE[:cut], 0.5, MOUSE[cut:]], ["MouseScrollUp"]) for cut in range(3, 9)),
+        # A report that was cut behind its Esc writes nothing.
+        ([f"{MOUSE}\x1b", 0.2, MOUSE[1:]], ["MouseScrollUp", "MouseScrollUp"]),
+        ([f"{MOUSE}\x1b", 0.9, MOUSE[1:]], ["MouseScrollUp", "escape"]),
+        # A paste without an end ends with Ctrl+C.
+        ([f"{PASTE_START}lost", "\x03 end", 2.0, "\x03", "b"], ["lost\x03 end", "ctrl+c", "b"]),
+        (["\x1b[?2026;2$y"], ["TerminalSupportsSynchronizedOutput"]),
+    ],
+)
+def test_time_makes_a_difference_only_where_it_has_to(
+    pieces: list[str | float], found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 100.0
     monkeypatch.setattr(driver, "monotonic", lambda: now)
-    parser = InputParser()
-    assert not list(parser.feed("\x1b"))
-    assert not list(parser.tick())
-    # What it does is to be painted within 100 ms, too.
-    assert 0 < parser.waits_for_s <= 0.05
-    now += parser.waits_for_s
-    assert [message.key for message in parser.tick() if isinstance(message, events.Key)] == ["escape"]
-
-
-@pytest.mark.parametrize("cut", range(1, len(PASTE_START)))
-def test_an_opening_mark_in_two_pieces(cut: int) -> None:
-    assert read(f"a{PASTE_START[:cut]}", f"{PASTE_START[cut:]}text{PASTE_END}b{PASTE_START}more{PASTE_END}") == [
-        ("key", "a"),
-        ("paste", "text"),
-        ("key", "b"),
-        ("paste", "more"),
-    ]
+    parser, messages = InputParser(), list[Message]()
+    for piece in pieces:
+        if isinstance(piece, str):
+            messages += parser.feed(piece)
+        else:
+            now += piece
+            messages += parser.tick()
+    assert [shown(message) for message in messages] == found
 
 
 @given(
@@ -212,53 +230,6 @@ def test_no_key_is_taken_for_an_answer() -> None:
         assert for_the_keyboard(sequence) == sequence, sequence
 
 
-def test_the_answer_whether_pictures_are_shown_at_once_is_read() -> None:
-    assert [type(message).__name__ for message in InputParser().feed("\x1b[?2026;2$y")] == [
-        "TerminalSupportsSynchronizedOutput"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("sent", "keys"),
-    [
-        ("\x1b[97;1:1u", ["a"]),
-        ("\x1b[97;1:3u", []),
-        ("\x1b[1;1:3A", []),
-        ("\x1b[99999999999u", []),
-        ("\x1b[97;;99999999999u", []),
-        ("\x1b[55357;;55357u", []),
-        ("\x1b[97;;27u", []),
-        ("\x1b[27;2;13~", ["shift+enter"]),
-    ],
-)
-def test_what_cannot_be_a_key_is_none_and_ends_nothing(sent: str, keys: list[str]) -> None:
-    assert [key for _, key in read(f"{sent}b")] == [*keys, "b"]
-
-
-@pytest.mark.parametrize("cut", range(3, 9))
-def test_the_rest_of_a_sequence_may_come_later(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(driver, "monotonic", lambda: now)
-    parser = InputParser()
-    sent = "\x1b[<64;20;10M"
-    messages = list(parser.feed(sent[:cut]))
-    now += 0.5
-    messages += [*parser.tick(), *parser.feed(sent[cut:])]
-    assert [type(message) for message in messages] == [events.MouseScrollUp]
-
-
-def test_a_paste_without_an_end_ends_with_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(driver, "monotonic", lambda: now)
-    parser = InputParser()
-    messages = [*parser.feed(f"{PASTE_START}lost"), *parser.feed("\x03 end")]
-    now += 2
-    messages += [*parser.feed("\x03"), *parser.feed("b")]
-    assert isinstance(messages[0], events.Paste)
-    assert messages[0].text == "lost\x03 end"
-    assert [key.key for key in messages[1:] if isinstance(key, events.Key)] == ["ctrl+c", "b"]
-
-
 @given(
     st.lists(
         st.sampled_from(
@@ -314,16 +285,3 @@ async def test_a_flood_of_the_wheel_lets_keys_through() -> None:
             app.post_message(step)
         await pilot.pause()
         assert app.takes_wheel()
-
-
-@pytest.mark.parametrize(("later", "keys"), [(0.2, []), (0.9, ["escape"])])
-def test_a_report_of_the_mouse_that_was_cut_behind_its_esc_writes_nothing(
-    later: float, keys: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 100.0
-    monkeypatch.setattr(driver, "monotonic", lambda: now)
-    parser = InputParser()
-    messages = list(parser.feed("\x1b[<64;20;10M\x1b"))
-    now += later
-    messages += [*parser.tick(), *parser.feed("[<64;20;10M")]
-    assert [message.key for message in messages if isinstance(message, events.Key)] == keys

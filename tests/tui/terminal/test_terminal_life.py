@@ -70,31 +70,25 @@ def settings_of_a_new_one() -> list[object]:
             os.close(end)
 
 
-def test_the_title_tells_what_it_works_on(start: Start) -> None:
-    terminal = start()
+def test_the_title_tells_what_it_works_on_and_a_question_notifies_while_nobody_looks(start: Start) -> None:
+    terminal = start("--ask", "ask", COLUMNS="40", LINES="12")
     terminal.until(lambda: b"\x1b]2;project - tui-agent\x07" in terminal.raw)
     assert terminal.raw.index(b"\x1b[22;2t") < terminal.raw.index(b"\x1b]2;")
-    terminal.process.send("read hello.txt\r")
-    terminal.until(lambda: b"\x1b]2;* read hello.txt - tui-agent\x07" in terminal.raw)
-    terminal.until(lambda: b"\x1b]2;read hello.txt - tui-agent\x07" in terminal.raw)
-
-
-def test_a_question_notifies_while_nobody_looks(start: Start) -> None:
-    terminal = start("--ask", "ask")
     terminal.shows("ready")
+    terminal.until(lambda: len(terminal.screen.display[-1].rstrip()) > 60)
+    terminal.screen.resize(ROWS, COLUMNS - 10)
+    terminal.process.setwinsize(ROWS, COLUMNS - 10)
+    terminal.shows("╭" + "─" * (COLUMNS - 12) + "╮")
+    terminal.process.send("run touch made\r")
+    terminal.until(lambda: b"\x1b]2;* run touch made - tui-agent\x07" in terminal.raw)
+    terminal.shows("Enter or a number answers")
+    assert b"\x1b]9;" not in terminal.raw, "it is seen"
+    terminal.process.send("4")
+    terminal.until(lambda: b"\x1b]2;run touch made - tui-agent\x07" in terminal.raw)
     # In one piece: a key after the focus went would bring it back, and the question comes soon.
     terminal.process.send("run touch made\r\x1b[O")
-    terminal.until(lambda: b"\x1b]2;* run touch made - tui-agent\x07" in terminal.raw)
     terminal.until(lambda: b"\x1b]9;tui-agent: Run needs your answer (run touch made)\x07" in terminal.raw)
     assert b"\x1b]2;? run touch made - tui-agent\x07" in terminal.raw
-
-
-def test_a_question_that_is_seen_does_not(start: Start) -> None:
-    terminal = start("--ask", "ask")
-    terminal.shows("ready")
-    terminal.process.send("run touch made\r")
-    terminal.shows("Allow this?")
-    assert b"\x1b]9;" not in terminal.raw
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -160,19 +154,15 @@ def test_ctrl_c_held_down_leaves_the_terminal_whole(start: Start) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_where_nobody_reads_the_terminal(start: Start, number: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_it_ends_where_nobody_reads_the_terminal(start: Start, number: signal.Signals) -> None:
+    """Ctrl+C held down is a signal from where the settings of the terminal are restored."""
     terminal = start()
     fill_up(terminal)
-    os.kill(terminal.process.pid, number)
-    assert terminal.process.wait(60) == 130
-
-
-@pytest.mark.soak
-def test_ctrl_c_ends_it_where_nobody_reads_the_terminal(start: Start) -> None:
-    """Held down, it is a signal from where the settings of the terminal are restored."""
-    terminal = start()
-    fill_up(terminal)
+    if number is not signal.SIGINT:
+        os.kill(terminal.process.pid, number)
+        assert terminal.process.wait(60) == 130
+        return
     terminal.process.send("\x03\x03")
     for _ in range(600):
         with suppress(subprocess.TimeoutExpired):
@@ -231,26 +221,13 @@ def test_plain_symbols_everywhere(start: Start, environ: dict[str, str]) -> None
     assert terminal.text.isascii(), [sign for sign in terminal.text if not sign.isascii()]
 
 
-def test_the_terminal_says_how_large_it_is(start: Start) -> None:
-    terminal = start(COLUMNS="40", LINES="12")
-    terminal.until(lambda: len(terminal.screen.display[-1].rstrip()) > 60)
-    terminal.screen.resize(ROWS, COLUMNS - 10)
-    terminal.process.setwinsize(ROWS, COLUMNS - 10)
-    terminal.shows("╭" + "─" * (COLUMNS - 12) + "╮")
-
-
-def test_without_the_mouse(start: Start) -> None:
-    terminal = start(TUI_AGENT__UI__MOUSE="false")
-    terminal.shows("ready")
-    assert b"\x1b[?1000h" not in terminal.raw
-
-
-def test_a_theme_of_the_users_own(start: Start, tmp_path: Path) -> None:
+def test_a_theme_of_the_users_own_and_no_mouse(start: Start, tmp_path: Path) -> None:
     folder = tmp_path / "home" / "themes"
     folder.mkdir(parents=True)
     (folder / "mine.json").write_text('{"primary": "#112233", "background": "#010203", "foreground": "#fefdfc"}')
     (folder / "broken.json").write_text('{"primary": "no colour at all", "background": "#000", "foreground": "#fff"}')
-    terminal = start(TUI_AGENT__UI__THEME="mine", COLORTERM="truecolor")
+    terminal = start(TUI_AGENT__UI__THEME="mine", COLORTERM="truecolor", TUI_AGENT__UI__MOUSE="false")
     terminal.shows("A theme cannot be used")
     terminal.shows("broken.json: primary: 'no colour at all' is no colour")
     assert b"48;2;1;2;3" in terminal.raw
+    assert b"\x1b[?1000h" not in terminal.raw

@@ -55,23 +55,19 @@ def leaves_it_whole(terminal: Terminal) -> bool:
 def test_stopped_and_continued_from_outside_it_has_the_terminal_as_before(start: Start) -> None:
     terminal = start()
     terminal.shows("ready")
-    os.kill(terminal.process.pid, signal.SIGSTOP)
-    terminal.until(stopped(terminal))
-    terminal.process.send("typed meanwhile")
-    terminal.screen.reset()
-    os.kill(terminal.process.pid, signal.SIGCONT)
-    terminal.shows("typed meanwhile")
-    terminal.shows("ready")
-    assert leaves_it_whole(terminal)
-
-
-def test_continued_without_having_been_stopped_nothing_changes(start: Start) -> None:
-    terminal = start()
-    terminal.shows("ready")
+    # Without a shell, it stops for nobody who could not continue it; continued without a stop, nothing changes.
     for _ in range(20):
         os.kill(terminal.process.pid, signal.SIGCONT)
-    terminal.process.send("goes on")
-    terminal.shows("goes on")
+    terminal.process.send("half a thought\x1a goes on")
+    terminal.shows("no shell to go back to")
+    terminal.shows("half a thought goes on")
+    os.kill(terminal.process.pid, signal.SIGSTOP)
+    terminal.until(stopped(terminal))
+    terminal.process.send(" meanwhile")
+    terminal.screen.reset()
+    os.kill(terminal.process.pid, signal.SIGCONT)
+    terminal.shows("goes on meanwhile")
+    terminal.shows("auto")
     assert leaves_it_whole(terminal)
 
 
@@ -122,15 +118,6 @@ def test_a_shell_that_was_killed_does_not_keep_the_terminal(
     terminal.shows("The draft stays as it was")
     terminal.process.send(" goes on")
     terminal.shows("half a thought goes on")
-
-
-def test_ctrl_z_without_a_shell_stops_nothing_that_nobody_could_continue(start: Start) -> None:
-    terminal = start()
-    terminal.shows("ready")
-    terminal.process.send("half a thought\x1a goes on")
-    terminal.shows("no shell to go back to")
-    terminal.shows("half a thought goes on")
-    assert leaves_it_whole(terminal)
 
 
 @pytest.mark.parametrize(
