@@ -136,44 +136,46 @@ async def opened(app: TuiAgent, pilot: Pilot[object]) -> None:
             await pilot.pause(0.02)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-async def test_in_everything_the_agent_tells(app: TuiAgent, name: str) -> None:
+async def test_in_everything_the_agent_tells(app: TuiAgent) -> None:
     async with app.run_test() as pilot:
         await opened(app, pilot)
-        view = TurnView(app.pane.transcript, app.status, app.conductor)
-        view.begin()
-        for event in told(HOSTILE[name]):
-            view.show(event)
-        await everywhere(app, pilot)
-        view.end()
-        app.conductor.add(1, HOSTILE[name])
-        app.say(Level.ERROR, HOSTILE[name], HOSTILE[name], HOSTILE[name])
-        app.status.show(model=HOSTILE[name], activity=HOSTILE[name], hint="")
-        await everywhere(app, pilot)
+        for text in HOSTILE.values():
+            view = TurnView(app.pane.transcript, app.status, app.conductor)
+            view.begin()
+            for event in told(text):
+                view.show(event)
+            await everywhere(app, pilot)
+            view.end()
+            app.conductor.add(1, text)
+            app.say(Level.ERROR, text, text, text)
+            app.status.show(model=text, activity=text, hint="")
+            await everywhere(app, pilot)
+            app.pane.transcript.truncate(0)
 
 
 QUICK = ("sequences", "combining", "wide")
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.soak) for name in HOSTILE]
-)
-async def test_in_lists_and_questions(app: TuiAgent, name: str) -> None:
-    text = HOSTILE[name]
-    question = PermissionQuestion("1", text, text, (), Preview(title=text, text=text), text, (text,))
+@pytest.mark.parametrize("names", [QUICK, pytest.param((*HOSTILE,), marks=pytest.mark.soak)])
+async def test_in_lists_and_questions(app: TuiAgent, names: tuple[str, ...]) -> None:
     async with app.run_test() as pilot:
         await opened(app, pilot)
-        asked = asyncio.create_task(app.permission.ask(question))
-        await pilot.pause()
-        await everywhere(app, pilot)
-        asked.cancel()
-        await asyncio.wait({asked})
-        await app.push_screen(PickerScreen(text, [Option("1", text, text), Option("2", "plain", text)], "1"))
-        await pilot.pause()
-        for size in SIZES:
-            await resized(app, pilot, size)
+        for text in map(HOSTILE.__getitem__, names):
+            question = PermissionQuestion("1", text, text, (), Preview(title=text, text=text), text, (text,))
+            asked = asyncio.create_task(app.permission.ask(question))
             await pilot.pause()
-            check(app)
+            await everywhere(app, pilot)
+            asked.cancel()
+            await asyncio.wait({asked})
+            picker = PickerScreen(text, [Option("1", text, text), Option("2", "plain", text)], "1")
+            await app.push_screen(picker)
+            await pilot.pause()
+            for size in SIZES:
+                await resized(app, pilot, size)
+                await pilot.pause()
+                check(app)
+            picker.dismiss(None)
+            await pilot.pause()
 
 
 @pytest.mark.parametrize("name", HOSTILE)
