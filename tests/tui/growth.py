@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from textual.pilot import Pilot
 from textual.widget import Widget
 
 from tests.tui import app_of_parts
-from tests.tui.app_of_parts import OFFLINE, send
-from tui_agent.arguments import Arguments
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send
 from tui_agent.system.process import share_heap
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.session.states import Phase
@@ -129,23 +129,12 @@ async def live(
 def main() -> None:
     """Print the table of one day."""
     turns, dialogs = (int(each) for each in (*sys.argv[1:], *("2000", "200")[len(sys.argv) - 1 :]))
-    with tempfile.TemporaryDirectory() as place:
-        folder = make_project(Path(place))
-        app = TuiAgent(Arguments(folder=folder, home=Path(place) / "home", project=folder), OFFLINE)
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as monkeypatch:
+        app = TuiAgent(project_of_parts(monkeypatch, Path(place), PARTS), OFFLINE)
         print(HEADING)
         asyncio.run(live(app, turns, dialogs, tell=lambda sample: print(sample.line, flush=True)))
 
 
-def make_project(place: Path) -> Path:
-    """A project of a few files."""
-    folder = place / "project"
-    folder.mkdir()
-    for number in range(PARTS):
-        (folder / f"part{number}.txt").write_text(f"part {number}\n" + f"line of part {number}\n" * 40)
-    return folder
-
-
 if __name__ == "__main__":
-    os.environ["TUI_AGENT_OFFLINE_DELAY_S"] = "0"
     share_heap()
     main()

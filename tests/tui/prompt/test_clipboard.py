@@ -23,29 +23,23 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def test_wayland(desk: Path) -> None:
-    program(
-        desk,
-        "wl-paste",
-        f'case "$*" in --list-types) echo text/plain; echo image/png;; *image/png) cat {desk}/picture;; esac',
-    )
-    environ = {"WAYLAND_DISPLAY": "wayland-0", "PATH": f"{desk}:/usr/bin:/bin"}
-    assert await clipboard_picture(environ, 1_000) == PNG
-
-
-async def test_x11(desk: Path) -> None:
-    program(
-        desk,
-        "xclip",
-        f'case "$*" in *TARGETS) echo TARGETS; echo image/jpeg;; *image/jpeg) cat {desk}/picture;; *) exit 1;; esac',
-    )
-    assert await clipboard_picture({"DISPLAY": ":0", "PATH": f"{desk}:/usr/bin:/bin"}, 1_000) == PNG
-
-
-async def test_words_only(desk: Path) -> None:
-    program(desk, "xclip", "echo UTF8_STRING")
-    with pytest.raises(ClipboardProblem, match="no picture"):
-        await clipboard_picture({"DISPLAY": ":0", "PATH": f"{desk}:/usr/bin:/bin"}, 1_000)
+@pytest.mark.parametrize(
+    ("name", "script", "found"),
+    [
+        ("wl-paste", "--list-types) echo text/plain; echo image/png;; *image/png) cat picture;;", PNG),
+        ("xclip", "*TARGETS) echo TARGETS; echo image/jpeg;; *image/jpeg) cat picture;; *) exit 1;;", PNG),
+        ("xclip", "*) echo UTF8_STRING;;", None),
+    ],
+)
+async def test_the_desktops_program_is_asked(desk: Path, name: str, script: str, found: bytes | None) -> None:
+    program(desk, name, f'cd {desk}; case "$*" in {script} esac')
+    display = {"WAYLAND_DISPLAY": "wayland-0"} if name == "wl-paste" else {"DISPLAY": ":0"}
+    asked = clipboard_picture({**display, "PATH": f"{desk}:/usr/bin:/bin"}, 1_000)
+    if found:
+        assert await asked == found
+    else:
+        with pytest.raises(ClipboardProblem, match="no picture"):
+            await asked
 
 
 async def test_more_than_can_be_sent_is_not_read_to_its_end(desk: Path) -> None:

@@ -35,8 +35,12 @@ async def shows(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
     await until(pilot, lambda: line(app) == text)
 
 
-async def test_it_stands_over_the_prompt_until_its_turn_ends(arguments: Arguments) -> None:
+async def test_it_stands_over_the_prompt_while_its_turn_runs_and_ctrl_t_shows_it_whole(
+    arguments: Arguments,
+) -> None:
     async with opened(arguments) as (app, pilot):
+        await pilot.press("ctrl+t")
+        assert app.status.status.hint == "there is no task list"
         await shows(app, pilot, "")
         await ask(app, pilot, FIRST)
         await shows(app, pilot, "0/2 · read it")
@@ -47,11 +51,33 @@ async def test_it_stands_over_the_prompt_until_its_turn_ends(arguments: Argument
         assert app.entry.todo.content_region.x == app.entry.prompt.content_region.x
         await ask(app, pilot, SECOND)
         await shows(app, pilot, "1/3 · mend it")
+        await app.run_command("/todo")
+        notice = app.pane.transcript.blocks[-1]
+        assert isinstance(notice, NoticeBlock)
+        assert notice.title == "Task list: 1 of 3 done"
+        assert notice.text == "[x] read it\n[>] mend it\n[ ] run the tests"
+        await pilot.press("ctrl+t")
+        await shows(app, pilot, "1/3 · mend it\n[x] read it\n[>] mend it\n[ ] run the tests")
+        await until(pilot, lambda: app.entry.todo.size.height == 4)
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: not app.entry.todo.display)
         await ask(app, pilot, ALL_DONE)
         await shows(app, pilot, "")
         card = next(block for block in reversed(app.pane.transcript.blocks) if isinstance(block, TodoBlock))
         assert [item.line for item in card.todo] == ["[x] read it", "[x] mend it"]
         assert card.summary == ""
+        steps = ", ".join(f'"{"[>] " * (number == 9)}step {number}"' for number in range(20))
+        await ask(app, pilot, f"todo {steps}")
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: app.entry.todo.size.height == 9)
+        assert "[>] step 9" in line(app)
+        await pilot.press("ctrl+t")
+        await ask(app, pilot, 'todo "[>] [red]re\x1b[2Jad\x1b]0;t\x07[/] ' + "very " * 60 + 'long"')
+        app.entry.todo.goes_on(goes_on=True)
+        await until(pilot, lambda: line(app).startswith("0/1 · [red]read[/] very very"))
+        assert app.entry.todo.size.height == 1
+        assert line(app).endswith("…")
+        assert "\x1b" not in line(app)
 
 
 async def test_it_follows_a_rewind_and_comes_back_with_the_session(arguments: Arguments) -> None:
@@ -70,51 +96,13 @@ async def test_it_follows_a_rewind_and_comes_back_with_the_session(arguments: Ar
         assert [item.line for item in card.todo] == ["[>] read it", "[ ] mend it"]
 
 
-async def test_the_command_shows_the_list(arguments: Arguments) -> None:
-    async with opened(arguments) as (app, pilot):
-        await ask(app, pilot, SECOND)
-        await app.run_command("/todo")
-        notice = app.pane.transcript.blocks[-1]
-        assert isinstance(notice, NoticeBlock)
-        assert notice.title == "Task list: 1 of 3 done"
-        assert notice.text == "[x] read it\n[>] mend it\n[ ] run the tests"
-
-
-async def test_ctrl_t_shows_the_whole_list_and_hides_it(arguments: Arguments) -> None:
-    async with opened(arguments) as (app, pilot):
-        await pilot.press("ctrl+t")
-        assert app.status.status.hint == "there is no task list"
-        await ask(app, pilot, SECOND)
-        await shows(app, pilot, "1/3 · mend it")
-        await pilot.press("ctrl+t")
-        await shows(app, pilot, "1/3 · mend it\n[x] read it\n[>] mend it\n[ ] run the tests")
-        await until(pilot, lambda: app.entry.todo.size.height == 4)
-        await pilot.press("ctrl+t")
-        await until(pilot, lambda: not app.entry.todo.display)
-        steps = ", ".join(f'"{"[>] " * (number == 9)}step {number}"' for number in range(20))
-        await ask(app, pilot, f"todo {steps}")
-        await pilot.press("ctrl+t")
-        await until(pilot, lambda: app.entry.todo.size.height == 9)
-        assert "[>] step 9" in line(app)
-
-
-async def test_hostile_text_is_cut_to_one_clean_line(arguments: Arguments) -> None:
-    async with opened(arguments) as (app, pilot):
-        await ask(app, pilot, 'todo "[>] [red]re\x1b[2Jad\x1b]0;t\x07[/] ' + "very " * 60 + 'long"')
-        await until(pilot, lambda: line(app))
-        app.entry.todo.goes_on(goes_on=True)
-        await until(pilot, lambda: app.entry.todo.size.height == 1)
-        assert line(app).startswith("0/1 · [red]read[/] very very")
-        assert line(app).endswith("…")
-        assert "\x1b" not in line(app)
-
-
-@pytest.mark.parametrize(("size", "shown"), [((20, 5), ""), ((40, 10), "0/2 - read it")])
-async def test_a_tiny_screen_has_no_room_for_it(arguments: Arguments, size: tuple[int, int], shown: str) -> None:
+async def test_a_tiny_screen_has_no_room_for_it(arguments: Arguments) -> None:
     settings = Settings(model=ModelSettings(id="offline"), ui=UiSettings(glyphs="ascii"))
-    async with opened(arguments, settings, size) as (app, pilot):
+    async with opened(arguments, settings, (20, 5)) as (app, pilot):
         await ask(app, pilot, FIRST)
         await workers_finished(pilot)
         app.entry.todo.goes_on(goes_on=True)
-        await pilot.pause()
-        assert line(app) == shown
+        for size, shown in (((20, 5), ""), ((40, 10), "0/2 - read it")):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            assert line(app) == shown
