@@ -10,11 +10,9 @@ import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
-from tests.tui.app_of_parts import until
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
 from tui_agent.agent import events
-from tui_agent.arguments import Arguments
 from tui_agent.conversation.entries import Usage
-from tui_agent.settings import ModelSettings, Settings
 from tui_agent.tools.base import PermissionQuestion, Preview, SubtaskProgress
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import Level
@@ -82,14 +80,7 @@ async def everywhere(app: TuiAgent, pilot: Pilot[object]) -> None:
 
 @pytest.fixture
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TuiAgent:
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "home"))
-    folder = tmp_path / "project"
-    folder.mkdir()
-    return TuiAgent(
-        Arguments(folder=folder, home=tmp_path / "home", project=folder), Settings(model=ModelSettings(id="offline"))
-    )
+    return TuiAgent(project_of_parts(monkeypatch, tmp_path, 0), OFFLINE)
 
 
 def told(text: str) -> list[events.AgentEvent]:

@@ -11,6 +11,7 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
+from tests.tui.app_of_parts import project_of_parts
 from tui_agent.arguments import Arguments
 from tui_agent.settings import ModelSettings, PermissionSettings, Settings
 from tui_agent.tui.app.app import TuiAgent
@@ -22,7 +23,7 @@ KEYS: Final = (
     "ctrl+underscore", "shift+left", "shift+up", "alt+enter", "slash", "left_square_bracket",
 )  # fmt: skip
 TEXTS: Final = (
-    "read hello.txt",
+    "read part0.txt",
     "list .",
     "run echo out; sleep 0.05; echo more",
     "write made.txt: some text",
@@ -33,7 +34,7 @@ TEXTS: Final = (
     "/compact",
     "/mode ask",
     "/tools",
-    "@hel",
+    "@par",
     "日本語 e\u0301\u0301 \u202egnp.exe \x1b[31mred",
     "a\tb" * 40,
 )
@@ -95,19 +96,18 @@ class Monkey:
         await self._pilot.pause()
 
 
-async def play(tmp_path: Path, seed: int, steps: int) -> None:
+async def play(arguments: Arguments, seed: int, steps: int) -> None:
     """The monkey's `steps`, in another app whenever it has chosen to quit; the last prompt must still be answered."""
     print(f"seed {seed}, {steps} steps")
     left = steps
     while left > 0:
-        left -= await _in_one_app(tmp_path, seed + left - steps, left)
+        left -= await _in_one_app(arguments, seed + left - steps, left)
 
 
-async def _in_one_app(tmp_path: Path, seed: int, steps: int) -> int:
+async def _in_one_app(arguments: Arguments, seed: int, steps: int) -> int:
     """How many of the steps were done before the monkey quit."""
     settings = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="ask"))
-    folder = tmp_path / "project"
-    app = TuiAgent(Arguments(folder=folder, home=tmp_path / "home", project=folder), settings)
+    app = TuiAgent(arguments, settings)
     async with app.run_test(size=(80, 24)) as pilot:
         monkey = Monkey(app, pilot, seed)
         try:
@@ -152,32 +152,19 @@ async def _still_answers(app: TuiAgent, pilot: Pilot[object]) -> None:
     assert "the last words" in "\n".join(str(getattr(block, "text", "")) for block in app.pane.transcript)
 
 
-@pytest.fixture(autouse=True)
-def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in (
-        "ANTHROPIC_API_KEY",
-        "ANTHROPIC_AUTH_TOKEN",
-        "GEMINI_API_KEY",
-        "GOOGLE_API_KEY",
-        "OLLAMA_HOST",
-        "EDITOR",
-    ):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "hello.txt").write_text("hello from the file\n" * 30)
-    monkeypatch.chdir(folder)
+@pytest.fixture
+def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
+    monkeypatch.delenv("EDITOR", raising=False)
+    return project_of_parts(monkeypatch, tmp_path, 1)
 
 
-async def test_random_keys_and_sizes(tmp_path: Path) -> None:
+async def test_random_keys_and_sizes(arguments: Arguments) -> None:
     """The same ones each time; others in the soak."""
-    await play(tmp_path, 1, 120)
+    await play(arguments, 1, 120)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("run", range(20))
-async def test_random_keys_and_sizes_for_long(tmp_path: Path, run: int) -> None:
+async def test_random_keys_and_sizes_for_long(arguments: Arguments, run: int) -> None:
     seed = int(os.environ.get("MONKEY_SEED") or random.SystemRandom().randrange(1_000_000))
-    await play(tmp_path, seed + run, 1000)
+    await play(arguments, seed + run, 1000)

@@ -1,4 +1,4 @@
-"""The search in the conversation: where it begins, where it goes on, and what it says of itself."""
+"""How many hits a search has, and how long its words can be; `test_walk_of_keys` has its keys."""
 
 from itertools import count
 
@@ -10,7 +10,7 @@ from tui_agent.tui.painting.glyphs import UNICODE
 from tui_agent.tui.pane import search
 from tui_agent.tui.pane.search import PaneSearch, Typed
 from tui_agent.tui.pane.transcript import Transcript
-from tui_agent.tui.pane.viewport import Position, Viewport
+from tui_agent.tui.pane.viewport import Viewport
 
 WORDS = "needle"
 
@@ -29,31 +29,6 @@ def typed(begun: PaneSearch, words: str) -> None:
         assert begun.take(events.Key(character, character)) is Typed.CHANGED
 
 
-def block(position: Position | None) -> int | None:
-    return position.block if position is not None else None
-
-
-def test_it_goes_on_from_where_it_was_begun_and_round_at_the_ends(viewport: Viewport) -> None:
-    searched = PaneSearch()
-    searched.begin(Position(5, 0, 0))
-    typed(searched, WORDS)
-    assert block(searched.first(viewport)) == 7
-    assert [block(searched.next(viewport, forward=True)) for _ in range(2)] == [2, 7]
-    assert [block(searched.next(viewport, forward=False)) for _ in range(2)] == [2, 7]
-
-
-def test_what_is_not_there_is_said_and_a_new_search_knows_nothing_of_it(viewport: Viewport) -> None:
-    searched = PaneSearch()
-    searched.begin(None)
-    typed(searched, "nowhere")
-    assert searched.first(viewport) is None
-    assert (searched.missing, "nothing found" in searched.label(UNICODE)) == (True, True)
-    searched.begin(None)
-    assert (searched.words, searched.missing, searched.typing, searched.at) == ("", False, True, None)
-    typed(searched, WORDS)
-    assert block(searched.first(viewport)) == 2
-
-
 def test_hits_are_counted_a_slice_at_a_time(viewport: Viewport, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = count()
     monkeypatch.setattr(search, "monotonic", lambda: next(clock) * search.SLICE_S * 0.4)
@@ -70,14 +45,8 @@ def test_hits_are_counted_a_slice_at_a_time(viewport: Viewport, monkeypatch: pyt
     assert "3 of 3 " in searched.label(UNICODE)
 
 
-def test_keys_write_the_words_keep_them_or_leave_them() -> None:
+def test_words_have_an_end() -> None:
     searched = PaneSearch()
-    searched.begin(None)
-    typed(searched, "ab")
-    assert searched.take(events.Key("backspace", None)) is Typed.CHANGED
-    assert (searched.words, searched.take(events.Key("enter", None)), searched.typing) == ("a", Typed.DONE, False)
-    searched.begin(None)
-    assert (searched.take(events.Key("backspace", None)), searched.active) == (Typed.LEFT, False)
     searched.begin(None)
     typed(searched, "x" * (search.MAX_WORDS + 1))
     assert len(searched.words) == search.MAX_WORDS

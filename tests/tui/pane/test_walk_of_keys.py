@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from tests.settled import wait_for_what_is_due
 from tests.tui.pane.test_conversation import PaneApp, conversation, pane_of, running, screen_of
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.painting.glyphs import ASCII
@@ -19,7 +20,7 @@ KEYS: Final = (
     *("up", "up", "enter", "up", "down", "down", "enter", "home", "down", "end", "pageup", "pageup", "pagedown"),
     *("left_square_bracket",) * 3,
     *("right_square_bracket",) * 4,
-    *("slash", "r", "o", "w", "space", "1", "enter", "n", "N", "N", "escape"),
+    *("slash", "r", "o", "w", "space", "1", "enter", "n", "N", "N", "n", "escape", "home", "slash", "backspace"),
     *("slash", "x", "y", "backspace", "backspace", "backspace", "slash", "A", "enter", "up", "escape", "end"),
 )
 
@@ -99,6 +100,7 @@ async def _seen() -> list[str]:
             await pilot.pause()
             tell("of the answer")
         await pilot.resize_terminal(70, 10)
+        await pilot.pause()
         transcript = _messages()
         pane.show(transcript)
         pane.reveal(22)
@@ -118,4 +120,5 @@ async def test_the_screen_after_each_key_is_what_it_was() -> None:
 
 
 if __name__ == "__main__":
+    wait_for_what_is_due()
     KEPT.write_text("".join(f"{line}\n" for line in asyncio.run(_seen())), "utf-8")
