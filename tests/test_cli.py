@@ -317,14 +317,12 @@ def test_doctor_reports_and_shows_no_key(run: Run, home: Path, folder: Path) -> 
     assert "set TIKTOKEN_CACHE_DIR to a folder that has them" in line[1]
 
 
-def test_doctor_names_what_is_wrong(run: Run, home: Path) -> None:
+def test_doctor_names_what_is_wrong_and_survives_settings_that_do_not_load(run: Run, home: Path) -> None:
     home.write_text("a file is in the way")
     done = run("doctor")
     assert done.returncode == 2
     assert re.search(r"^BAD +sqlite ", done.stdout, re.MULTILINE)
-
-
-def test_doctor_survives_settings_that_do_not_load(run: Run, home: Path) -> None:
+    home.unlink()
     home.mkdir()
     (home / "config.json").write_text("{")
     (home / "trusted.json").write_text("{")

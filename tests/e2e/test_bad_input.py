@@ -20,18 +20,6 @@ def program(tmp_path: Path) -> Program:
     return Program.in_folder(tmp_path)
 
 
-def test_a_damaged_session_is_set_aside_and_said(program: Program) -> None:
-    session = str(program.ask("-p", "read calc.py", "--model", "offline")["session_id"])
-    damaged = program.home / "sessions" / session / "checkpoints.sqlite"
-    for file in damaged.parent.glob("checkpoints.sqlite-*"):
-        file.unlink()
-    damaged.write_bytes(b"not a database at all" * 500)
-    again = program.ask("-r", session, "-p", "read calc.py", "--model", "offline")
-    assert again["exit"] == 0
-    assert "damaged" in again["stderr"]
-    assert any(b"not a database" in kept.read_bytes()[:30] for kept in damaged.parent.glob("*damaged*"))
-
-
 def test_a_full_disk_keeps_what_was_saved(program: Program) -> None:
     first = program.ask("-p", "read calc.py", "--model", "offline")
     full = subprocess.run(

@@ -8,10 +8,6 @@ from tests.e2e.program import WITH_LOCAL, Program, asked, without_cache_marks
 from tests.servers.coding_task import ANSWER, FIXED_CALC, PROMPT, coding_task_script
 from tests.servers.running import in_process
 
-OFFLINE_PROMPT = (
-    "read calc.py, find 'return a' in ., replace 'return a - b' with 'return a + b' in calc.py, run python test_calc.py"
-)
-
 
 @pytest.mark.parametrize("provider", WITH_LOCAL)
 def test_the_task_is_done_and_after_a_restart_the_request_begins_with_the_same_bytes(

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.moments import MOMENTS, answers, moment_at
-from tests.e2e.person import BREAK
+from tests.e2e.moments import MOMENTS, answers
 
 FAR_TOO_LATE_S = 20.0
 """Seconds that no machine needs, however busy; what it takes, `python -m tests.bench esc` measures."""
@@ -16,11 +15,3 @@ def test_esc_and_ctrl_c_are_answered_at_every_moment(tmp_path: Path) -> None:
     taken = dict(answers(tmp_path))
     assert len(taken) == 2 * len(MOMENTS)
     assert all(seconds < FAR_TOO_LATE_S for seconds in taken.values()), taken
-
-
-def test_what_was_half_written_is_kept_at_the_end(tmp_path: Path) -> None:
-    with moment_at(tmp_path, "running") as (person, _):
-        person.types("half written")
-        person.sends(BREAK * 3)  # the draft, the turn, the app
-        assert person.terminal.ends() == 0
-        assert "half written" in next(tmp_path.glob("*/history.jsonl")).read_text()

@@ -174,24 +174,3 @@ def test_a_batch_that_was_killed_goes_on(tmp_path: Path, repository: Path) -> No
     assert again.returncode == 0, again.stderr
     assert [json.loads(line)["exit_code"] for line in given.results.read_text().splitlines()] == [0, 0]
     assert len(git(repository, "worktree", "list").splitlines()) == 1
-
-
-@pytest.mark.soak
-async def test_forty_tasks_keep_to_the_ceiling(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, repository: Path
-) -> None:
-    busy = Step(text="Done.", fault=Fault(kind="rate_limited", times=1, retry_after=0.05))
-    script = Script((Turn((Step(calls=(Call("read_file", {"path": "a.txt"}),)), busy)),))
-    tasks = [{"id": str(number), "prompt": f"look {number}"} for number in range(40)]
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    async with AnthropicServer(script) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        done = await run(options(repository, tasks, max_usd=0.5, jobs=6))
-        money = Ledger(tmp_path / "out.jsonl.state").money()
-        dearest = max(each["cost_usd"] for each in done)
-        assert 0 < len(done) < 40
-        assert money.spent < 0.5 + dearest
-        done = await run(options(repository, tasks, max_usd=50.0, jobs=6))
-    assert [each["error"] for each in done] == [None] * 40
-    assert len(git(repository, "worktree", "list").splitlines()) == 1

@@ -251,8 +251,10 @@ async def test_not_while_a_turn_runs(arguments: Arguments) -> None:
         await until(pilot, lambda: not app.conductor.busy)
 
 
-async def test_a_command_of_ones_own_is_rewound_as_it_was_typed(arguments: Arguments) -> None:
-    async with talked(arguments, 1) as (app, pilot):
+async def test_a_command_of_ones_own_is_rewound_as_it_was_typed_and_keeps_its_card_while_it_runs(
+    arguments: Arguments,
+) -> None:
+    async with talked(arguments, 2) as (app, pilot):
         await send(app, pilot, "!echo my own words")
         await until(pilot, lambda: any(each.state is ToolState.OK for each in blocks(app, CommandBlock)))
         await send(app, pilot, "/rewind")
@@ -262,10 +264,7 @@ async def test_a_command_of_ones_own_is_rewound_as_it_was_typed(arguments: Argum
         await done(app, pilot)
         assert app.entry.prompt.text == "!echo my own words"
         assert notices(app)[-1].title == "Rewound to before “!echo my own words”"
-
-
-async def test_a_command_that_still_runs_keeps_its_card(arguments: Arguments) -> None:
-    async with talked(arguments, 2) as (app, pilot):
+        await pilot.press("ctrl+c")
         await send(app, pilot, "!echo begun; until [ -e go ]; do sleep 0.05; done; echo ended")
         await until(pilot, lambda: any("begun" in each.tail for each in blocks(app, ToolBlock)))
         await send(app, pilot, f"/rewind {agent_of(app).branches.prompts()[1].seq}")

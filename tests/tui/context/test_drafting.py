@@ -131,7 +131,7 @@ async def test_an_edited_text_is_counted_and_used(arguments: Arguments) -> None:
         assert "\nabc#" in blocks(app, BoundaryBlock)[-1].text
 
 
-async def test_a_draft_can_be_dropped_and_its_writing_stopped(
+async def test_a_draft_that_cannot_be_used_says_why_can_be_dropped_and_its_writing_stopped(
     arguments: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EDITOR", "true")
@@ -140,7 +140,11 @@ async def test_a_draft_can_be_dropped_and_its_writing_stopped(
         await written(app, pilot)
         await pilot.press("ctrl+g")
         await until(pilot, lambda: isinstance(app.screen, DraftScreen) and "cannot be handed" in problem_of(app))
-        await pilot.press("escape")
+        await pilot.press("e")
+        area_of(app).text = "much more " * 5_000
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "the turns it replaces only" in problem_of(app))
+        await pilot.press("escape", "escape")
         await workers_finished(pilot)
         assert len(log_of(app)) == length
         assert agent_of(app).tracker.session.calls == calls + 1
@@ -163,21 +167,6 @@ async def test_a_draft_can_be_dropped_and_its_writing_stopped(
 
 def problem_of(app: TuiAgent) -> str:
     return str(app.screen.query_one(".dialog-problem").render())
-
-
-async def test_a_text_that_cannot_be_used_says_why(arguments: Arguments) -> None:
-    async with talked(arguments) as (app, pilot):
-        await written(app, pilot)
-        await pilot.press("e")
-        area_of(app).text = "much more " * 5_000
-        await pilot.press("ctrl+s")
-        await pilot.pause()
-        assert isinstance(app.screen, DraftScreen)
-        assert "the turns it replaces only" in problem_of(app)
-        assert not blocks(app, BoundaryBlock)
-        area_of(app).text = "Short."
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: blocks(app, BoundaryBlock))
 
 
 async def test_what_prevents_it_is_shown_and_no_edit_is_lost(arguments: Arguments) -> None:

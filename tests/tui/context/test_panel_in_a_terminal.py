@@ -25,24 +25,10 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     terminal.close()
 
 
-def test_panel_and_preview_and_a_summary_edited_in_both_ways(terminal: Terminal, tmp_path: Path) -> None:
+def test_a_summary_is_edited_in_both_ways_and_used(terminal: Terminal, tmp_path: Path) -> None:
     terminal.shows("ready")
     terminal.process.send("read part0.txt, part1.txt, part2.txt, part3.txt and part4.txt\r")
-    terminal.shows("part4.txt")
     terminal.until(lambda: "ready" in terminal.text and "line of part 4" in terminal.text)
-    terminal.process.send(F2)
-    terminal.shows("Room for answer")
-    terminal.until(lambda: "line of part 4" not in terminal.text)
-    terminal.process.send("\ti\r")
-    terminal.shows("as it was")
-    terminal.process.send("\x1b")
-    terminal.until(lambda: "as it was" not in terminal.text)
-    terminal.process.send(F2)
-    terminal.until(lambda: "Esc closes" not in terminal.text)
-    terminal.process.send("/clear-results\r")
-    terminal.shows("Leaves the view: 2")
-    terminal.process.send("\r")
-    terminal.shows("2 results cleared")
     terminal.process.send("/compact\r")
     terminal.shows("Summarise the older turns?")
     terminal.process.send("\r")
