@@ -17,8 +17,6 @@ from tui_agent.version import __version__
 
 
 class Flag(NamedTuple):
-    """A flag that sets one setting."""
-
     name: str
     metavar: str | None
     """Name of its value; None: the flag stands alone and means `value`."""

@@ -31,7 +31,6 @@ class Invocation(NamedTuple):
         return self.parsed.options
 
     def flag(self, name: str) -> bool:
-        """Whether a flag was given."""
         return bool(getattr(self.options, name, False))
 
     def with_options(self, **options: object) -> "Invocation":
@@ -152,7 +151,6 @@ def check_model(arguments: Arguments, settings: "Settings") -> None:
 
 
 def user_home() -> Path | None:
-    """The user's home folder, if they have one."""
     try:
         return Path.home()
     except RuntimeError:

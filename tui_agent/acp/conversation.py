@@ -169,17 +169,19 @@ class EditorConversation:
 
     @property
     def is_running(self) -> bool:
-        """Whether a turn or a command runs."""
         return self._doing is not None and not self._doing.done()
 
-    def introduce(self) -> None:
-        """Send the client the available commands, notices and usage, and get the model's facts from the provider.
+    async def introduced(self) -> list[SessionConfigOptionSelect]:
+        """Send the client the available commands, notices and usage, and get the model's facts from the provider;
+        returns what it can choose.
 
         Call it just before returning the response by which the client learns of the session: the response is sent
         first.
         """
+        options = await asyncio.to_thread(self.options)
         if self._introducing is None or self._introducing.done():
             self._introducing = asyncio.create_task(self._introduce())
+        return options
 
     async def _introduce(self) -> None:
         offered = await commands(self.agent)

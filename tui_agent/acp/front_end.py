@@ -86,7 +86,6 @@ class FrontEnd:
         self._opening = asyncio.Lock()
 
     def on_connect(self, conn: Client) -> None:
-        """Called by the library."""
         self._client = conn
 
     async def close(self) -> None:
@@ -171,9 +170,8 @@ class FrontEnd:
         **_: object,
     ) -> NewSessionResponse:
         opened = await self._opened(None, cwd, additional_directories, mcp_servers)
-        options = await asyncio.to_thread(opened.options)
-        opened.introduce()
-        return NewSessionResponse(session_id=opened.id, modes=mode_state(opened.agent), config_options=[*options])
+        chosen = await opened.introduced()
+        return NewSessionResponse(session_id=opened.id, modes=mode_state(opened.agent), config_options=[*chosen])
 
     async def load_session(
         self,
@@ -185,9 +183,8 @@ class FrontEnd:
     ) -> LoadSessionResponse:
         opened = await self._opened(session_id, cwd, additional_directories, mcp_servers)
         await opened.replay()
-        options = await asyncio.to_thread(opened.options)
-        opened.introduce()
-        return LoadSessionResponse(modes=mode_state(opened.agent), config_options=[*options])
+        chosen = await opened.introduced()
+        return LoadSessionResponse(modes=mode_state(opened.agent), config_options=[*chosen])
 
     async def resume_session(
         self,
@@ -198,9 +195,8 @@ class FrontEnd:
         **_: object,
     ) -> ResumeSessionResponse:
         opened = await self._opened(session_id, cwd, additional_directories, mcp_servers)
-        options = await asyncio.to_thread(opened.options)
-        opened.introduce()
-        return ResumeSessionResponse(modes=mode_state(opened.agent), config_options=[*options])
+        chosen = await opened.introduced()
+        return ResumeSessionResponse(modes=mode_state(opened.agent), config_options=[*chosen])
 
     async def fork_session(
         self,
@@ -214,9 +210,8 @@ class FrontEnd:
         async with explained():
             copied = await copy_session(arguments.home, await _folder_of(arguments, session_id))
         opened = await self._opened(copied.name, cwd, additional_directories, mcp_servers)
-        options = await asyncio.to_thread(opened.options)
-        opened.introduce()
-        return ForkSessionResponse(session_id=opened.id, modes=mode_state(opened.agent), config_options=[*options])
+        chosen = await opened.introduced()
+        return ForkSessionResponse(session_id=opened.id, modes=mode_state(opened.agent), config_options=[*chosen])
 
     async def close_session(self, session_id: str, **_: object) -> CloseSessionResponse:
         conversation = self._of(session_id)

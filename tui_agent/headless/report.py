@@ -73,7 +73,6 @@ class RunReport:
 
     @property
     def questions(self) -> tuple[PermissionQuestion, ...]:
-        """The questions that wait for an answer."""
         return self.failure.questions if self.failure is not None else ()
 
     @property

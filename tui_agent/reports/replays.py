@@ -189,7 +189,6 @@ def _dots(model: str, window: int, rows: Iterable[PolicySums]) -> list[Dot]:
 
 
 def as_json(summary: Summary) -> str:
-    """The report as a JSON object."""
     return msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
 
 

@@ -98,12 +98,10 @@ class Action(Struct, frozen=True, kw_only=True):
 
     @property
     def needs_argument(self) -> bool:
-        """Whether the slash command requires its argument."""
         return "<" in self.argument
 
     @property
     def textual_action(self) -> str:
-        """The Textual action to bind."""
         return self.does or f"slash('{self.name}')"
 
 

@@ -122,7 +122,6 @@ class Host(TerminalApp):
 
     @cached_property
     def pane(self) -> "ConversationPane":
-        """The conversation."""
         from tui_agent.tui.pane.conversation import ConversationPane
         from tui_agent.tui.pane.transcript import Transcript
 
@@ -209,7 +208,6 @@ class Host(TerminalApp):
 
     @property
     def session(self) -> "Session | None":
-        """The open session, if any."""
         raise NotImplementedError
 
     @property
@@ -272,7 +270,6 @@ class Host(TerminalApp):
 
     @property
     def _transcript(self) -> "Transcript":
-        """The transcript on the screen."""
         return self.pane.transcript
 
     def _use_keymap(self) -> None:
@@ -286,7 +283,6 @@ class Host(TerminalApp):
     # Messages and questions
 
     def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
-        """Show a notice in the conversation."""
         self._transcript.add_notice(level, title, text, hint)
 
     def say_first(self, level: Level, title: str, text: str = "", hint: str = "", lead: str = "") -> NoticeBlock:

@@ -223,7 +223,6 @@ class TuiAgent(SessionApp):
         return next((block for block in reversed(self._transcript.blocks) if isinstance(block, NoticeBlock)), None)
 
     def on_prompt_recalled(self) -> None:
-        """Put the newest waiting text back into the prompt."""
         self.conductor.take_back()
 
     def on_paste(self, event: events.Paste) -> None:
@@ -231,11 +230,9 @@ class TuiAgent(SessionApp):
         self.entry.prompt.paste(event.text)
 
     def on_prompt_pictures_pasted(self, message: "Prompt.PicturesPasted") -> None:
-        """Read the pasted pictures and answer the prompt."""
         self.run_worker(self._actions.paste_pictures(message.text), name="pictures", exit_on_error=True)
 
     def action_paste_picture(self) -> None:
-        """Paste the picture on the clipboard."""
         self.entry.prompt.action_paste_picture()
 
     def on_prompt_left(self) -> None:
@@ -322,11 +319,9 @@ class TuiAgent(SessionApp):
         self.run_worker(put(), name="copy", group="copy", exclusive=True, exit_on_error=True)
 
     def on_conversation_pane_copied(self, message: "ConversationPane.Copied") -> None:
-        """Show what was copied."""
         self._tell_copied(message.text, message.what)
 
     def action_toggle_cards(self) -> None:
-        """Open or close every card."""
         self.pane.toggle_all()
 
     def action_toggle_tasks(self) -> None:
@@ -385,60 +380,47 @@ class TuiAgent(SessionApp):
         self._actions.begin_command(BY_NAME[name])
 
     def action_next_mode(self) -> None:
-        """Switch to the next permission mode."""
         self.run_worker(self._reporting(self._actions.next_mode()), name="mode", group="mode", exit_on_error=True)
 
     def action_search_history(self) -> None:
-        """Search the history of sent texts."""
         self.run_worker(self._actions.search_history(), name="history", exit_on_error=True)
 
     def action_palette(self) -> None:
-        """Open the palette of all commands."""
         self.run_worker(self._actions.palette(), name="palette", exit_on_error=True)
 
     def action_edit_draft(self) -> None:
-        """Edit the prompt in the user's editor."""
         self.run_worker(self._actions.edit_draft(), name="editor", exclusive=True, group="editor", exit_on_error=True)
 
     def action_context(self) -> None:
-        """Open or close the context panel."""
         if self._guide is not None:
             self._guide.did("context")
         self.steering.toggle()
 
     def on_context_panel_closed(self) -> None:
-        """Close the context panel."""
         self.steering.close()
 
     async def on_context_panel_opened(self, message: "ContextPanel.Opened") -> None:
-        """Show an item or a step in a dialog."""
         await self.read(message.title, message.text)
 
     def on_context_panel_previewing(self, message: "ContextPanel.Previewing") -> None:
-        """Preview the step that comes next."""
         self.run_worker(self.run_command(message.command), name="command", exit_on_error=True)
 
     def on_context_panel_changing(self, message: "ContextPanel.Changing") -> None:
-        """Change the context as asked for in the panel."""
         self._go(self.steering.change(message.change))
 
     def on_conversation_pane_undo_asked(self, message: "ConversationPane.UndoAsked") -> None:
-        """Undo a context step."""
         self._go(self.steering.undo(message.block))
 
     def on_conversation_pane_rewind_asked(self, message: "ConversationPane.RewindAsked") -> None:
-        """Rewind to before a message."""
         self._go(self.commands.branches.rewind(str(message.seq)))
 
     def on_conversation_pane_fork_asked(self, message: "ConversationPane.ForkAsked") -> None:
-        """Fork after a message."""
         self._go(self.commands.branches.fork(str(message.seq)))
 
     def _go(self, going: Coroutine[None, None, None]) -> None:
         self.run_worker(self._reporting(going), name="branch", exit_on_error=True)
 
     def action_leave(self) -> None:
-        """Quit."""
         self.quit()
 
     @override
@@ -463,7 +445,6 @@ class TuiAgent(SessionApp):
         self.push_screen(WordsScreen("The plan", message.text, nothing), self.permission.use_edited)
 
     def on_permission_panel_closed(self, message: "PermissionPanel.Closed") -> None:
-        """Focus the prompt again."""
         if message.had_focus:
             self.entry.prompt.focus()
 

@@ -31,8 +31,6 @@ CYCLE: Final[tuple[PermissionMode, ...]] = ("plan", "ask", "auto")
 
 
 class PromptActions:
-    """The prompt actions of one app."""
-
     def __init__(self, app: "Host", commands: "Commands") -> None:
         self.own = UserCommands()
         self._app = app
@@ -114,7 +112,6 @@ class PromptActions:
             prompt.focus()
 
     async def palette(self) -> None:
-        """Let the user choose among all commands and actions."""
         from tui_agent.tui.dialogs.pickers import Option, PickerScreen
 
         offered = [action for action in ACTIONS if action.name or action.in_palette]

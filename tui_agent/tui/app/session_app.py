@@ -61,21 +61,18 @@ class SessionApp(Host):
 
     @cached_property
     def conductor(self) -> "Conductor":
-        """The session behind the screen."""
         from tui_agent.tui.session.conductor import Conductor
 
         return Conductor(self, self._open)
 
     @cached_property
     def commands(self) -> "Commands":
-        """The slash commands."""
         from tui_agent.tui.commands.table import Commands
 
         return Commands(self)
 
     @cached_property
     def background(self) -> "Background":
-        """The sessions that are on no screen."""
         from tui_agent.tui.session.background import Background
 
         return Background(self)
@@ -100,14 +97,12 @@ class SessionApp(Host):
 
     @cached_property
     def _actions(self) -> "PromptActions":
-        """The actions on the prompt."""
         from tui_agent.tui.app.prompt_actions import PromptActions
 
         return PromptActions(self, self.commands)
 
     @cached_property
     def steering(self) -> "Steering":
-        """The context panel, previews and steps."""
         from tui_agent.tui.context.steering import Steering
 
         return Steering(self)
@@ -327,7 +322,6 @@ class SessionApp(Host):
     # Questions of the agent
 
     async def ask(self, question: "PermissionQuestion") -> "PermissionAnswer":
-        """Ask the user for a permission or an answer."""
         from tui_agent.conversation.tool_facts import facts_of
         from tui_agent.tui.cards.tool import ToolState
 

@@ -45,8 +45,6 @@ class FilesOutcome(msgspec.Struct, frozen=True):
 
 
 class BranchCommands:
-    """Handles the branch commands of one app."""
-
     def __init__(self, host: "Host") -> None:
         self._host = host
         self._moving = False

@@ -41,7 +41,6 @@ async def choose_mode(host: Host, argument: str) -> None:
 
 
 def mode_choices() -> Iterable[CompletionItem]:
-    """Completions for `/mode`."""
     return (CompletionItem(mode, mode, meaning) for mode, meaning in MODES.items())
 
 
@@ -64,7 +63,6 @@ async def choose_theme(host: Host, argument: str) -> None:
 
 
 def theme_choices(host: Host) -> Iterable[CompletionItem]:
-    """Completions for `/theme`."""
     from tui_agent.tui.painting.themes import KINDS
 
     return (CompletionItem(name, name, KINDS.get(name, "yours")) for name in host.theme_names())

@@ -83,7 +83,6 @@ class UserCommands:
 
     @property
     def count(self) -> int:
-        """How many are running."""
         return len(self._running)
 
     def start(self, work: Coroutine[None, None, None]) -> None:

@@ -76,7 +76,7 @@ class Sessions:
             try:
                 picked = (await session_to_resume(self._host.arguments.home, argument)).name
             except StorageError as error:
-                if not await asyncio.to_thread(lambda: _is_file(self._host.arguments.folder, argument)):
+                if not await asyncio.to_thread((self._host.arguments.folder / expanded(argument)).is_file):
                     self._host.say(Level.WARNING, error.message, hint="/sessions lists them")
                     return
                 picked = argument
@@ -199,10 +199,6 @@ class Sessions:
             prompt=None, resume=session, continue_last=False, fork=fork
         )
         self._host.switch(target)
-
-
-def _is_file(folder: Path, name: str) -> bool:
-    return (folder / expanded(name)).is_file()
 
 
 async def picked_session(

@@ -36,8 +36,6 @@ Handler = Callable[[Host, str], Awaitable[None]]
 
 
 class Commands:
-    """The slash commands with their handlers."""
-
     def __init__(self, host: Host) -> None:
         self._host = host
         self.own: tuple[Action, ...] = ()
@@ -52,21 +50,18 @@ class Commands:
 
     @cached_property
     def branches(self) -> "BranchCommands":
-        """The handler of the branch commands."""
         from tui_agent.tui.commands.branches import BranchCommands
 
         return BranchCommands(self._host)
 
     @cached_property
     def sessions(self) -> "Sessions":
-        """The handler of the session commands."""
         from tui_agent.tui.commands.switching import Sessions
 
         return Sessions(self._host)
 
     @cached_property
     def config(self) -> "Config":
-        """The editor of the settings."""
         from tui_agent.tui.commands.config import Config
 
         return Config(self._host)

@@ -61,7 +61,6 @@ class CallsScreen(Dialog[int | None]):
         yield framed([dialog_title("What the model saw"), self._strip], self._rows, [self._keys_line])
 
     def on_mount(self) -> None:
-        """Show the call that was asked for."""
         self._rows.focus()
         if len(self._columns) <= READ_AT_ONCE:
             self._columns = self._all_columns()
@@ -78,21 +77,17 @@ class CallsScreen(Dialog[int | None]):
             self._draw()
 
     def on_resize(self) -> None:
-        """Use the new size."""
         self.call_after_refresh(self._draw)
 
     def action_move(self, step: int) -> None:
-        """Go to another call."""
         self._number = min(max(1, self._number + step), len(self._past.calls))
         self._look()
 
     def action_edge(self, direction: int) -> None:
-        """Go to the first call or the last."""
         self._number = 1 if direction < 0 else len(self._past.calls)
         self._look()
 
     def action_read(self) -> None:
-        """Show the request as it was sent."""
         number = self._number
         self._show(f"The request of call {number:,}", lambda: self._past.request(number))
 

@@ -79,7 +79,6 @@ class EditingDialog(Dialog[ScreenResultType]):
         raise NotImplementedError
 
     def action_edit_outside(self) -> None:
-        """Edit the text in the user's editor."""
         self.run_worker(self._edit_outside(), name="editor", exclusive=True, group="editor", exit_on_error=True)
 
     async def _edit_outside(self) -> None:
@@ -116,7 +115,6 @@ class WordsScreen(EditingDialog[str | None]):
             yield dialog_keys(f"{keep} keeps it, {editor} opens your editor, {cancel} cancels")
 
     def on_mount(self) -> None:
-        """Put the cursor at the end of the text."""
         self._area.begin()
         self._area.move_cursor(self._area.document.end)
         self._area.focus()
@@ -131,7 +129,6 @@ class WordsScreen(EditingDialog[str | None]):
         self._tell("" if self._area.text.strip() else self._empty)
 
     def action_keep(self) -> None:
-        """Close with the edited text."""
         text = self._area.text
         # An unedited text stays as it is, even if control characters were removed to show it.
         self.dismiss(None if text == self._shown else text.strip())
@@ -166,7 +163,6 @@ class DraftScreen(EditingDialog[Draft | None]):
             yield self._keys_line
 
     def on_mount(self) -> None:
-        """Give the focus to the text."""
         self._area.focus()
         self._tell(self._failed)
         self._draw()
@@ -178,7 +174,6 @@ class DraftScreen(EditingDialog[Draft | None]):
         self._counting = self.set_timer(COUNT_AFTER_S, self.judge)
 
     def action_accept(self) -> None:
-        """Use the draft, if that is possible."""
         self.judge()
         if isinstance(self._draft, Draft):
             self.dismiss(self._draft)
@@ -194,7 +189,6 @@ class DraftScreen(EditingDialog[Draft | None]):
         self.run_worker(self._look_again(), name="preview", exclusive=True, group="preview", exit_on_error=True)
 
     def action_edit(self) -> None:
-        """Edit the text in the dialog."""
         self._area.begin()
         self._draw()
 

@@ -27,7 +27,6 @@ class Drafting:
 
     @property
     def writing(self) -> bool:
-        """Whether a summary is being written."""
         return self._writer is not None
 
     def stop(self) -> bool:

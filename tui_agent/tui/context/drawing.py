@@ -48,7 +48,6 @@ class Bar:
 
 
 def category_style(category: Category, palette: Palette) -> Style:
-    """The colour of a category."""
     source = {
         "system": palette.faint,
         "tools": palette.muted,
@@ -65,7 +64,6 @@ def category_style(category: Category, palette: Palette) -> Style:
 
 
 def category_sign(category: Category, look: Look) -> Run:
-    """The sign of a category in the legend."""
     sign = LETTERS[category] if look.glyphs is ASCII else "■"
     return Run(sign, category_style(category, look.palette))
 

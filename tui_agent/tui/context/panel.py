@@ -87,7 +87,6 @@ class ContextPanel(Vertical):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Show the context."""
         self.call_after_refresh(self.look)
 
     def on_resize(self) -> None:
@@ -101,7 +100,6 @@ class ContextPanel(Vertical):
             self._rows.action_edge(-1)
 
     def page(self, direction: int) -> None:
-        """Scroll by a page, without taking the focus."""
         self._rows.action_page(direction)
 
     def on_descendant_focus(self) -> None:
@@ -139,11 +137,9 @@ class ContextPanel(Vertical):
         self.action_open()
 
     def action_close(self) -> None:
-        """Close the panel."""
         self.post_message(self.Closed())
 
     def action_open(self) -> None:
-        """Open the item, step or words under the cursor."""
         # A worker, because it reads the disk: the app handles no other key until an action returns.
         self.run_worker(self._open(), name="open", exclusive=True, group="open")
 
@@ -164,11 +160,9 @@ class ContextPanel(Vertical):
                     self.post_message(self.Opened(f"Step {seq}: {step.event.step}", text or "Nothing more is known."))
 
     def action_show_calls(self) -> None:
-        """Show what the model saw at any call."""
         self.post_message(self.Previewing("/at"))
 
     def action_explain(self) -> None:
-        """Explain the panel's words."""
         self.post_message(self.Opened("What these words mean", EXPLAINED))
 
     def action_pin(self) -> None:
@@ -177,17 +171,14 @@ class ContextPanel(Vertical):
             self._change(lambda: self._agent.context.pin([seq], pinned=not self._is_pinned(seq)))
 
     def action_restore(self) -> None:
-        """Restore the item under the cursor to full text."""
         if (seq := self._item()) is not None:
             self._change(lambda: self._agent.context.restore([seq]))
 
     def action_clear(self) -> None:
-        """Clear the result under the cursor."""
         if (seq := self._item()) is not None:
             self._change(lambda: self._agent.context.clear_results([seq]))
 
     def action_undo(self) -> None:
-        """Undo the step under the cursor."""
         if isinstance(key := self._rows.key, StepKey):
             self._change(lambda: self._agent.context.undo(key.seq))
 

@@ -84,7 +84,6 @@ class PreviewScreen(Dialog[Accepted | None]):
         yield framed([dialog_title(self._title)], self._rows, [*field, self._keys_line])
 
     def on_mount(self) -> None:
-        """Give the focus to the figures."""
         self._rows.focus()
         self._draw()
         self._rows.action_edge(-1)
@@ -110,13 +109,11 @@ class PreviewScreen(Dialog[Accepted | None]):
             super().action_leave()
 
     def action_edit(self) -> None:
-        """Edit what the summary should keep."""
         asked = self.query(Input)
         if asked:
             asked.first().focus()
 
     def action_pin(self) -> None:
-        """Pin the item under the cursor."""
         key = self._rows.key
         if self._pin is not None and isinstance(key, ItemKey) and not self._pinning:
             self._pinning = True
@@ -220,5 +217,4 @@ def price_rows(price: StepPrice | None, *, exact: bool, free: bool = False) -> l
 
 
 def fact_row(label: str, value: str) -> ListRow:
-    """A row with a label and a value."""
     return plain_row((f"  {label:<22}", "muted"), (value, "base"))

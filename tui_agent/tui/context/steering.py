@@ -55,7 +55,6 @@ class Steering:
 
     @property
     def has_focus(self) -> bool:
-        """Whether the panel has the focus."""
         return self.panel is not None and self.panel.has_focus_within
 
     # The panel
@@ -74,7 +73,6 @@ class Steering:
             self._host.run_worker(self._open(), name="context", exclusive=True, group="context")
 
     def close(self) -> None:
-        """Close the panel."""
         panel, self.panel = self.panel, None
         if panel is not None and panel.is_attached:  # it is not while the app ends
             panel.screen.set_class(False, "-context")

@@ -28,7 +28,6 @@ class Background:
 
     @property
     def running(self) -> int:
-        """How many there are."""
         return len(self._turns)
 
     def has_room(self) -> bool:

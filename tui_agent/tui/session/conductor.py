@@ -66,7 +66,6 @@ class Conductor:
 
     @property
     def failed(self) -> bool:
-        """Whether the newest turn ended in an error."""
         return self._view is not None and self._view.failed
 
     @property
@@ -76,13 +75,11 @@ class Conductor:
 
     @property
     def phase(self) -> Phase:
-        """The current phase of the session."""
         return self._state.phase
 
     # Requests; they return at once
 
     def open(self, target: "Arguments") -> None:
-        """Open the first session."""
         self._do(states.OpenSession(target))
 
     def send(self, text: str, typed: str = "") -> None:
