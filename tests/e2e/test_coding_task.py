@@ -1,12 +1,15 @@
-"""The same coding task through each provider's real SDK and offline: read, search, edit, run, answer."""
+"""The same coding task through each provider's real SDK, and offline on the screen: read, search, edit, run, answer."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.program import WITH_LOCAL, Program, asked, without_cache_marks
-from tests.servers.coding_task import ANSWER, FIXED_CALC, PROMPT, coding_task_script
+from tests.servers.coding_task import ANSWER, FIXED_CALC, PROMPT, coding_task_script, make_coding_workspace
 from tests.servers.running import in_process
+from tests.tui.app.test_terminal_app import Terminal
 
 
 @pytest.mark.parametrize("provider", WITH_LOCAL)
@@ -54,3 +57,30 @@ def _with_other_prompts(program: Program, folder: Path) -> Program:
     shutil.copytree(program.package / "tui_agent", package / "tui_agent")
     (package / "tui_agent" / "prompts" / "system.md").write_text("Other ground rules.\n")
     return Program(program.home, program.project, program.environ, package)
+
+
+OFFLINE_PROMPT = (
+    "read calc.py, find 'return a' in ., replace 'return a - b' with 'return a + b' in calc.py, run python test_calc.py"
+)
+SETTINGS = ("--model", "offline", "--ask", "auto", "--set", "permissions.unasked=known")
+
+
+def test_the_task_is_done_on_screen(tmp_path: Path) -> None:
+    project = make_coding_workspace(tmp_path / "project")
+    environment = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    terminal = Terminal(project, tmp_path / "home", *SETTINGS, environment=environment, rows=40, columns=120)
+    try:
+        terminal.shows("ready")
+        terminal.process.send(f"{OFFLINE_PROMPT}\r")
+        terminal.shows("Allow this?")
+        terminal.shows("python test_calc.py")
+        # The question says how it is answered once it listens.
+        terminal.shows("Esc stops the turn")
+        terminal.process.send("1")
+        terminal.shows("2 tests passed")
+        terminal.until(lambda: "ready" in terminal.text)
+        terminal.process.send("\x04")
+        assert terminal.ends() == 0
+    finally:
+        terminal.close()
+    assert (project / "calc.py").read_text() == FIXED_CALC

@@ -89,8 +89,6 @@ def test_from_no_key_to_work_done_and_taken_back(
         _marks_words(person)
         _takes_it_back(person, project)
         _begins_anew_and_goes_back(person)
-        _uses_the_shell(person)
-        _asks_about_the_session(person, project)
         _reads_a_long_answer(person)
         _leaves(person)
 
@@ -193,38 +191,6 @@ def _begins_anew_and_goes_back(person: Person) -> None:
     person.no_longer_sees("Ctrl+X deletes")
     person.sees("Line 39")
     person.waits_until_ready()
-
-
-def _uses_the_shell(person: Person) -> None:
-    """`!cd` says that it does nothing, and an editor gets the terminal, then gives it back."""
-    person.says("!cd ..", "has no effect")
-    person.types("!vim notes")
-    person.sends(ENTER)
-    person.terminal.until(lambda: b"THIS IS THE EDITOR" in person.terminal.raw)
-    person.sends(ENTER)
-    person.waits_until_ready()
-    person.types("back")
-    person.empties()
-
-
-def _asks_about_the_session(person: Person, project: Path) -> None:
-    """What it costs, what runs, what is trusted, what each item is; and the conversation for others."""
-    person.says("/cost", "The next call sends")
-    person.says("/jobs", "No commands run in the background")
-    person.says("/trust", "Nothing in this project needs trust")
-    person.says("/recall adds the tax", "left the window")
-    person.sends(ENTER)
-    person.sees("as it was")
-    person.sends(ESC)
-    person.says("/recall nowhere", "Nothing like that was said")
-    person.says("/items", "answer", "tokens")
-    for name in ("told.md", "told.html", "told.json"):
-        person.says(f"/export {name}", "Exported to")
-        person.terminal.until((project / name).exists)
-        assert "Line 39 of what" in (project / name).read_text()
-    person.sends(PANEL)
-    person.sees("Tool definitions", "Next")
-    person.closes("Tool definitions")
 
 
 def _reads_a_long_answer(person: Person) -> None:

@@ -1,4 +1,4 @@
-"""The one table of what a user can do: each row has an id, stands in the help, and does what it says by any key."""
+"""The one table of what a user can do: each row stands in the help and does what it says, or says why it does not."""
 
 from collections.abc import Callable
 from itertools import product
@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from textual.binding import ActiveBinding
+from textual.pilot import Pilot
 
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, running, send, until
+from tests.tui.app_of_parts import ALLOW, OFFLINE, agent_of, answered, blocks, project_of_parts, running, send, until
 from tests.tui.dialogs.test_dialogs_end_once import EVERY
 from tui_agent.agent.commands.command import is_command
 from tui_agent.agent.commands.table import COMMANDS, ERRANDS, IN_TEXT, ON_SCREEN
@@ -16,7 +17,11 @@ from tui_agent.models.choice import meant_model
 from tui_agent.settings.schema import UiSettings
 from tui_agent.tui.actions import ACTIONS, DIALOGS, SLASH_COMMANDS, TITLES, Action, Place
 from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.cards.blocks import NoticeBlock, ToolBlock, UserBlock
+from tui_agent.tui.commands import loop
+from tui_agent.tui.commands.shell import needs_terminal, only_changes_folder
 from tui_agent.tui.commands.table import complete
+from tui_agent.tui.dialogs.fields import KeyScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.reading import HelpScreen, explained
 from tui_agent.tui.keys import Keymap, commands_text, key_text
@@ -251,3 +256,112 @@ def test_help_goes_on_in_its_column(width: int, lines: list[str]) -> None:
     text = "Ctrl+O, F7    open or close all cards, again and again"
     assert explained(text, width).plain.splitlines() == lines
     assert explained(text, 3).plain.replace(" ", "").replace("\n", "") == text.replace(" ", "")
+
+
+def notices(app: TuiAgent) -> list[str]:
+    return [block.plain_text for block in blocks(app, NoticeBlock)]
+
+
+async def told(app: TuiAgent, pilot: Pilot[object], text: str) -> str:
+    """What the app says to this command, which replaces nothing."""
+    before = len(notices(app))
+    app.status.show(hint="")
+    await send(app, pilot, text)
+    await until(pilot, lambda: len(notices(app)) > before or app.status.status.hint)
+    return "\n".join(notices(app)[before:]) or app.status.status.hint
+
+
+async def test_while_a_turn_runs_what_would_change_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with running(project_of_parts(monkeypatch, tmp_path, 1), ALLOW, size=(100, 40)) as (app, pilot):
+        await send(app, pilot, "run sleep 60")
+        await until(pilot, lambda: blocks(app, ToolBlock))
+        agent = agent_of(app)
+        policy, model = agent.settings.context.policy, agent.profile.name
+        assert "stays offline:offline while a turn runs" in await told(app, pilot, "/model claude-haiku-4-5")
+        assert f"The policy stays {policy} while a turn runs" in await told(app, pilot, "/policy thrifty")
+        for command in ("/compact!", "/clear-results!", "/undo-step"):
+            assert "turn" in await told(app, pilot, command), command
+        assert (agent.settings.context.policy, agent.profile.name) == (policy, model)
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.conductor.busy)
+
+
+async def test_what_there_is_not_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with running(project_of_parts(monkeypatch, tmp_path, 1), size=(100, 40)) as (app, pilot):
+        assert "The model stays offline:offline" in await told(app, pilot, "/model nonesuch")
+        assert "There is no policy lavish" in await told(app, pilot, "/policy lavish")
+        assert "There is no theme plaid" in await told(app, pilot, "/theme plaid")
+        await answered(app, pilot, "read part0.txt")
+        for place in ("nowhere/at/all.md", "~nobody-here/all.md", "all.txt"):
+            assert "Nothing was exported" in await told(app, pilot, f"/export {place}")
+        assert "/talk of it.md" in await told(app, pilot, '/export "part/../talk of it.md"')
+        await send(app, pilot, "/model gemini-3 ")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, KeyScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: any("There is no key for gemini:gemini-3" in each for each in notices(app)))
+
+
+def said(app: TuiAgent) -> list[str]:
+    return [block.title for block in blocks(app, NoticeBlock)]
+
+
+async def test_a_prompt_is_sent_again_until_it_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    arguments = project_of_parts(monkeypatch, tmp_path, 1)
+    async with running(arguments) as (app, pilot):
+
+        def sent() -> int:
+            return len(blocks(app, UserBlock))
+
+        await app.run_command("/loop 9s read part0.txt")
+        assert said(app)[-1] == "That is no loop"
+        await app.run_command("/loop 1h read part0.txt")
+        await until(pilot, lambda: sent() == 1 and not app.conductor.busy)  # at once
+        await app.run_command("/loop 10s read part0.txt")
+        assert said(app)[-1] == "Every 10s: read part0.txt"
+        monkeypatch.setattr(loop, "SHORTEST_S", 1)
+        await app.run_command("/loop 1s read part0.txt")
+        await until(pilot, lambda: sent() >= 3)
+        await app.run_command("/loop")
+        assert said(app)[-1] == "Every 1s: read part0.txt"
+        assert app.status.status.loop == "1s"
+        await app.run_command("/loop off")
+        assert not app.status.status.loop
+        assert said(app)[-1] == "The loop has ended"
+        await app.run_command("/loop")
+        assert said(app)[-1] == "No loop runs"
+
+
+async def test_it_ends_with_a_turn_that_was_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    arguments = project_of_parts(monkeypatch, tmp_path, 1)
+    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0.5")
+    monkeypatch.setattr(loop, "SHORTEST_S", 1)
+    async with running(arguments) as (app, pilot):
+        await app.run_command("/loop 1s read part0.txt")
+        await until(pilot, lambda: app.status.status.activity == "thinking")
+        app.conductor.stop()
+        await until(pilot, lambda: said(app)[-1].startswith("The loop has ended"))
+
+
+NEED_IT = (
+    "vim|vim notes.txt|/usr/bin/top|TERM=xterm htop -d 5|python3|python3 -i|less big.log|git commit|git commit --amend"
+    "|git rebase -i HEAD~3|git add -p|ssh host uptime"
+)
+WATCHED = (
+    "|ls -la|python3 -c 'print(1)'|python3 script.py|bash build.sh|echo vim|git commit -m done|git commit -am done"
+    "|git log -p|$(which vim)|'unclosed"
+)
+
+
+def test_programs_that_need_the_terminal_and_programs_that_are_watched() -> None:
+    assert [command for command in NEED_IT.split("|") if not needs_terminal(command)] == []
+    watched = [*WATCHED.split("|"), "vim | cat", "cat big.log | less; echo done"]
+    assert [command for command in watched if needs_terminal(command)] == []
+
+
+def test_a_change_of_folder_alone_has_no_effect() -> None:
+    assert all(map(only_changes_folder, ("cd", "cd /tmp", "pushd src")))
+    assert not any(map(only_changes_folder, ("cd /tmp && ls", "cdrecord", "ls", "(cd src; make)")))

@@ -9,8 +9,6 @@ from tui_agent.tui.context.drawing import (
     Bar,
     Column,
     bar_line,
-    before_after_line,
-    course_lines,
     strip_lines,
     ticks_line,
 )
@@ -81,27 +79,6 @@ def test_ticks_are_of_what_is_more_the_window_or_the_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "width", "plain", "drawn"),
-    [
-        ([(0, 0), (10, 1), (50, 0), (99, 2), (100, 0)], 42, ["__=@@", " ^ ^"], ["▁▁▄██", " ▴ ▴"]),
-        (
-            [(number, number == 99) for number in range(1, 101)],
-            12,
-            ["@@@@@@@@@@", "        ^"],
-            ["█" * 10, " " * 8 + "▴"],
-        ),
-        ([(9, 1), *[(1, 0)] * 3], 5, ["+++"], ["▅▅▅"]),
-        ([], 9, [""], [""]),
-        ([(5, 0)], 1, ["#"], ["▇"]),
-        ([(0, 0)], 9, ["_"], ["▁"]),
-    ],
-)
-def test_the_course_of_sizes(points: list[tuple[int, int]], width: int, plain: list[str], drawn: list[str]) -> None:
-    assert _texts(course_lines(points, width, PLAIN)) == [f"  {row}" for row in plain]
-    assert _texts(course_lines(points, width, DRAWN)) == [f"  {row}" for row in drawn]
-
-
-@pytest.mark.parametrize(
     ("columns", "chosen", "width", "plain", "drawn"),
     [
         ([(10, "x"), (50, " ")], 1, 20, ["   @@ ", "-- @@ ", "x     ", "   |  "], ["   ██ ", "▃▃ ██ "]),
@@ -120,28 +97,3 @@ def test_the_strip_of_calls(
     given = [Column(tokens, sign) for tokens, sign in columns]
     assert _texts(strip_lines(given, chosen, width, PLAIN)) == [f"  {row}" for row in plain]
     assert _texts(strip_lines(given, chosen, width, DRAWN))[:2] == [f"  {row}" for row in drawn]
-
-
-def test_a_column_is_coloured_by_what_it_shows() -> None:
-    columns = [Column(5, present=False), Column(5), Column(5, "x", "error")]
-    rows = strip_lines(columns, 1, 7, PLAIN)
-    assert [segment.style for segment in rows[0].segments[1:]] == [PALETTE.faint, PALETTE.accent, PALETTE.muted]
-    assert [segment.style for segment in rows[2].segments[1:]] == [PALETTE.muted, PALETTE.muted, PALETTE.error]
-
-
-@pytest.mark.parametrize(
-    ("tokens", "largest", "width", "bar"),
-    [
-        (50, 100, 40, "#######......."),
-        (1, 1_000, 40, "#............."),
-        (0, 100, 40, ".............."),
-        (100, 100, 40, "##############"),
-        (200, 100, 40, "##############"),
-        (5, 0, 40, "##############"),
-        (5, 10, 10, "#"),
-    ],
-)
-def test_a_row_of_a_comparison(tokens: int, largest: int, width: int, bar: str) -> None:
-    assert before_after_line("now", tokens, largest, "x", width, PLAIN).text == f"  now   {bar}{'x':>18}"
-    drawn = before_after_line("now", tokens, largest, "x", width, DRAWN).text
-    assert drawn == f"  now   {bar.replace('#', '━').replace('.', '─')}{'x':>18}"
