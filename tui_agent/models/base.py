@@ -279,8 +279,6 @@ class ConnectionLost(ModelError):
 class AdapterFailed(ModelError):
     """The adapter raised an unexpected exception, which is this error's cause."""
 
-    kind = "model_error"
-
 
 class UnknownModel(ModelError):
     """There is no model with this name."""

@@ -66,12 +66,10 @@ class BedrockModel(AnthropicModel):
             return AuthFailed(f"{known.message} AWS's credentials and AWS_REGION have to allow it.")
         if known is None and type(error).__module__ == "botocore.eventstream":
             return unreadable(self._provider)
-        if known is None and type(error).__module__.partition(".")[0] in ("botocore", "boto3"):
-            return AuthFailed(
-                f"There are no AWS credentials: set AWS_PROFILE, or run `aws configure`. ({plain(str(error))})"
-            )
-        if known is None and isinstance(error, RuntimeError) and "credentials" in str(error):
-            return AuthFailed("There are no AWS credentials: set AWS_PROFILE, or run `aws configure`.")
+        of_aws = type(error).__module__.partition(".")[0] in ("botocore", "boto3")
+        if known is None and (of_aws or (isinstance(error, RuntimeError) and "credentials" in str(error))):
+            told = f" ({plain(str(error))})" if of_aws else ""
+            return AuthFailed(f"There are no AWS credentials: set AWS_PROFILE, or run `aws configure`.{told}")
         return known
 
 

@@ -61,37 +61,20 @@ _PICTURE = regex(r"\bimages?\b|image_url|multimodal|inline_?data|mime.?type", re
 _PLACE = regex(r"messages\.\d{1,6}\.content\.\d{1,6}(?:\.(?:tool_result\.)?content\.\d{1,6})?")
 _ERROR_TEXT_FIELDS = ("error", "message", "detail", "msg", "title")
 """The fields of a JSON object that may contain the error's text, in order of preference."""
-_STATUS_OF_KIND = {
-    "invalid_request_error": 400,
-    "content_filter": 400,
-    "invalid_api_key": 401,
-    "insufficient_quota": 402,
-    "model_not_found": 404,
-    "rate_limit_exceeded": 429,
-    "server_error": 500,
-    "service_unavailable": 503,
-    "overloaded": 529,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 504,
-    "overloaded_error": 529,
-    "INVALID_ARGUMENT": 400,
-    "UNAUTHENTICATED": 401,
-    "PERMISSION_DENIED": 403,
-    "NOT_FOUND": 404,
-    "RESOURCE_EXHAUSTED": 429,
-    "INTERNAL": 500,
-    "UNAVAILABLE": 503,
-    "DEADLINE_EXCEEDED": 504,
-    "throttlingException": 429,
-    "validationException": 400,
-    "serviceUnavailableException": 503,
+_KINDS = {
+    400: ("invalid_request_error", "content_filter", "INVALID_ARGUMENT", "validationException"),
+    401: ("invalid_api_key", "authentication_error", "UNAUTHENTICATED"),
+    402: ("insufficient_quota", "billing_error"),
+    403: ("permission_error", "PERMISSION_DENIED"),
+    404: ("model_not_found", "not_found_error", "NOT_FOUND"),
+    413: ("request_too_large",),
+    429: ("rate_limit_exceeded", "rate_limit_error", "RESOURCE_EXHAUSTED", "throttlingException"),
+    500: ("server_error", "api_error", "INTERNAL"),
+    503: ("service_unavailable", "UNAVAILABLE", "serviceUnavailableException"),
+    504: ("timeout_error", "DEADLINE_EXCEEDED"),
+    529: ("overloaded", "overloaded_error"),
 }
+_STATUS_OF_KIND = {kind: status for status, kinds in _KINDS.items() for kind in kinds}
 
 
 class ErrorReply(msgspec.Struct, frozen=True):
@@ -270,9 +253,8 @@ def _too_large(name: str) -> RequestTooLarge:
 
 def broke_off(title: str, *, started: bool) -> ConnectionLost:
     """The error for an answer that broke off; `started`: some of it had arrived."""
-    if started:
-        return ConnectionLost(f"{title}'s answer broke off before its end", advice="try again")
-    return ConnectionLost(f"{title} sent an empty answer", advice="try again")
+    happened = f"{title}'s answer broke off before its end" if started else f"{title} sent an empty answer"
+    return ConnectionLost(happened, advice="try again")
 
 
 def interrupted_for_another(title: str) -> ConnectionLost:

@@ -113,15 +113,10 @@ def _prices(price: "ModelPrice") -> Prices | None:
 
 def _prices_above(price: "ModelPrice", start: int) -> Prices | None:
     """The prices of a request of more than `start` tokens (0: of any size)."""
-    paid = _price_at(price.input_mtok, start), _price_at(price.output_mtok, start)
-    if paid[0] is None or paid[1] is None:
+    paid, answered = _price_at(price.input_mtok, start), _price_at(price.output_mtok, start)
+    if paid is None or answered is None:
         return None
-    return Prices(
-        input=paid[0],
-        output=paid[1],
-        cache_read=_price_at(price.cache_read_mtok, start),
-        cache_write=_price_at(price.cache_write_mtok, start),
-    )
+    return Prices(paid, answered, _price_at(price.cache_read_mtok, start), _price_at(price.cache_write_mtok, start))
 
 
 def _price_at(price: "Decimal | TieredPrices | None", start: int) -> float | None:

@@ -282,10 +282,11 @@ def _create_bedrock(provider: Provider, profile: ModelProfile, _local: LocalMode
     return BedrockModel(provider, profile)
 
 
-def _bedrock_missing() -> str:
-    if find_spec("boto3") is not None:
+def _missing(what: str, extra: str, *modules: str) -> str:
+    """What to install for a provider; empty if these modules are there."""
+    if all(find_spec(module) is not None for module in modules):
         return ""
-    return "Amazon Bedrock needs AWS's SDK, which is not installed: pip install 'tui-agent[bedrock]'."
+    return f"{what}, which is not installed: pip install 'tui-agent[{extra}]'."
 
 
 BEDROCK = Provider(
@@ -302,7 +303,7 @@ BEDROCK = Provider(
     free_names=True,
     catalogue="aws",
     listed=re.compile(r"global\.anthropic\.claude-[a-z]+-\d"),
-    missing=_bedrock_missing,
+    missing=lambda: _missing("Amazon Bedrock needs AWS's SDK", "bedrock", "boto3"),
 )
 
 
@@ -321,12 +322,6 @@ def _vertex_profile(model: str) -> ModelProfile:
     return _claude_profile("vertex", model, "google") if _is_claude(model) else _gemini_profile("vertex", model)
 
 
-def _vertex_missing() -> str:
-    if find_spec("google.auth") is not None and find_spec("requests") is not None:
-        return ""
-    return "Vertex AI needs Google's authentication, which is not installed: pip install 'tui-agent[vertex]'."
-
-
 VERTEX = Provider(
     id="vertex",
     title="Vertex AI",
@@ -340,7 +335,7 @@ VERTEX = Provider(
     tiers={**GEMINI.tiers, **ANTHROPIC.tiers},
     catalogue="google",
     listed=re.compile(rf"claude-[a-z]+-\d|{GEMINI.listed.pattern if GEMINI.listed else ''}"),
-    missing=_vertex_missing,
+    missing=lambda: _missing("Vertex AI needs Google's authentication", "vertex", "google.auth", "requests"),
 )
 
 

@@ -56,12 +56,7 @@ class _ServerTools(msgspec.Struct):
     web_search_requests: int | None = None
 
 
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_creation: _Written | None = None
-    output_tokens: int | None = None
+class _Usage(_Iteration):
     output_tokens_details: _OutputDetails | None = None
     iterations: list[_Iteration] | None = None
     server_tool_use: _ServerTools | None = None
@@ -281,10 +276,7 @@ class AnthropicReply(Reply):
         """The usage so far. Anthropic's ``input_tokens`` excludes cache reads and writes; ours is the whole prompt."""
         used = self._usage
         # A summary that the server writes is billed beside the answer (Anthropic, compaction).
-        billed: list[_Usage | _Iteration] = [
-            used,
-            *(each for each in used.iterations or () if each.type == "compaction"),
-        ]
+        billed = [used, *(each for each in used.iterations or () if each.type == "compaction")]
         read = sum(each.cache_read_input_tokens or 0 for each in billed)
         written = sum(each.cache_creation_input_tokens or 0 for each in billed)
         for_an_hour = sum(each.cache_creation.ephemeral_1h_input_tokens or 0 for each in billed if each.cache_creation)

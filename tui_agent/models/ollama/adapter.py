@@ -87,12 +87,9 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
 
     @override
     def _connect(self) -> HttpClient:
-        try:
-            address = address_of(self._local.host)
-        except ValueError as error:
-            raise bad_address(self._provider, str(error)) from error
-        self._url = address
-        return HttpClient(address, os.environ.get("OLLAMA_API_KEY", ""), self._idle_timeout_s)
+        client = _client(self._provider, self._local.host, self._idle_timeout_s)
+        self._url = client.url
+        return client
 
     @override
     def _reply(self, request: ModelRequest) -> OllamaReply:
@@ -211,6 +208,15 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
         return ConnectionLost(not_running(self._url))
 
 
+def _client(provider: Provider, configured: str, idle_timeout_s: float) -> HttpClient:
+    """A client of Ollama's server. Raises `InvalidRequest` if its address is none."""
+    try:
+        address = address_of(configured)
+    except ValueError as error:
+        raise bad_address(provider, str(error)) from error
+    return HttpClient(address, os.environ.get("OLLAMA_API_KEY", ""), idle_timeout_s)
+
+
 class _Pulled(msgspec.Struct):
     status: str = ""
     digest: str = ""
@@ -225,11 +231,7 @@ async def pulling(provider: Provider, model: str, configured: str = "") -> Async
     """
     import httpx2
 
-    try:
-        address = address_of(configured)
-    except ValueError as error:
-        raise bad_address(provider, str(error)) from error
-    client = HttpClient(address, os.environ.get("OLLAMA_API_KEY", ""), PULL_IDLE_TIMEOUT_S)
+    client = _client(provider, configured, PULL_IDLE_TIMEOUT_S)
     parts: dict[str, _Pulled] = {}
     broke = ModelError(f"The download of {plain(model)} broke off. Try again: it resumes where it was.")
     finished = False
@@ -247,7 +249,7 @@ async def pulling(provider: Provider, model: str, configured: str = "") -> Async
     except ServerRefusedError as error:
         raise UnknownModel(f"Ollama cannot get {plain(model)}: {plain(error.refusal.text)}") from error
     except (httpx2.ConnectError, httpx2.ConnectTimeout, ConnectionError) as error:
-        raise ConnectionLost(not_running(address)) from error
+        raise ConnectionLost(not_running(client.url)) from error
     except (httpx2.HTTPError, WrongServerError, ValueError) as error:
         raise broke from error
     finally:

@@ -98,12 +98,8 @@ def facts_in(listing: bytes, model: str) -> ServerFacts:
 def facts_of_props(props: bytes) -> ServerFacts:
     """The facts in llama.cpp's ``/props``. Raises `msgspec.DecodeError`."""
     parsed = msgspec.json.decode(props, type=_Props)
-    window = _first(
-        (parsed.default_generation_settings.n_ctx if parsed.default_generation_settings is not None else None,)
-    )
-    return ServerFacts(
-        window, images=parsed.modalities.vision if parsed.modalities is not None else None, loaded=window > 0
-    )
+    window = _first(((parsed.default_generation_settings or _Meta()).n_ctx,))
+    return ServerFacts(window, images=(parsed.modalities or _Modalities()).vision, loaded=window > 0)
 
 
 class _Cost(msgspec.Struct):
@@ -152,20 +148,16 @@ def _first(sizes: Iterable[int | None]) -> int:
 
 
 def _prices(pricing: dict[str, object]) -> Prices | None:
-    """Parse OpenRouter's prices: USD per token, as strings; -1 if it depends on the upstream provider."""
-    by_kind: dict[str, float] = {}
-    for name, key in (
-        ("input", "prompt"),
-        ("output", "completion"),
-        ("cache_read", "input_cache_read"),
-        ("cache_write", "input_cache_write"),
-    ):
-        try:
-            usd = float(str(pricing.get(key)))
-        except ValueError:
-            continue
-        if usd >= 0:
-            by_kind[name] = round(usd * PER_MTOK, 6)
-    if "input" not in by_kind or "output" not in by_kind:
+    """Parse OpenRouter's prices."""
+    names = ("prompt", "completion", "input_cache_read", "input_cache_write")
+    paid, answered, read, written = (_usd_per_mtok(pricing.get(name)) for name in names)
+    return Prices(paid, answered, read, written) if paid is not None and answered is not None else None
+
+
+def _usd_per_mtok(price: object) -> float | None:
+    """USD per token, as a text; -1 if it depends on the upstream provider."""
+    try:
+        usd = float(str(price))
+    except ValueError:
         return None
-    return Prices(by_kind["input"], by_kind["output"], by_kind.get("cache_read"), by_kind.get("cache_write"))
+    return round(usd * PER_MTOK, 6) if usd >= 0 else None

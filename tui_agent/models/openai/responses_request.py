@@ -123,8 +123,7 @@ def items_for(block: Block, role: str, call_id: Callable[[str], str], *, sees: b
         case Image() if role == "user":
             return [_image(block, sees)]
         case Reasoning():
-            item = _reasoning(block)
-            return [item] if item is not None else []
+            return _reasoning(block)
         case ToolCall():
             arguments = block.arguments if is_object(block.arguments) else "{}"
             named = {"call_id": call_id(block.id), "name": short_name(block.name)}
@@ -140,27 +139,21 @@ def items_for(block: Block, role: str, call_id: Callable[[str], str], *, sees: b
             return []
 
 
-def _reasoning(block: Reasoning) -> Fields | None:
-    """The item as the API sent it; None if it is from another API."""
+def _reasoning(block: Reasoning) -> list[Fields]:
+    """The item as the API sent it; none if it is from another API."""
     opaque = read_opaque(block.opaque)
     if "encrypted" not in opaque:
-        return None
+        return []
     summary: list[Fields] = []
     start = 0
     for size in map(int, filter(None, opaque.get("parts", "").split(","))):
         summary.append({"type": "summary_text", "text": block.text[start : start + size]})
         start += size + len(SEPARATOR)
-    return {
-        "type": "reasoning",
-        "id": opaque.get("id", ""),
-        "summary": summary,
-        "encrypted_content": opaque["encrypted"],
-    }
+    told = {"id": opaque.get("id", ""), "summary": summary, "encrypted_content": opaque["encrypted"]}
+    return [{"type": "reasoning", **told}]
 
 
 def _image(image: Image, sees: bool) -> Fields:
-    if not sees:
-        return {"type": "input_text", "text": UNSEEN}
-    if instead := unseen(image):
+    if instead := unseen(image) if sees else UNSEEN:
         return {"type": "input_text", "text": instead}
     return {"type": "input_image", "detail": "auto", "image_url": data_url(image)}
