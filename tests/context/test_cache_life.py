@@ -28,34 +28,23 @@ def pausing(calls: int, every: int, seconds: float, *, tokens: int = 80_000, add
     return pauses
 
 
-@pytest.mark.parametrize(
-    ("pauses", "kept"),
-    [
-        (Pauses(), ""),
-        (pausing(LEAST_CALLS - 1, 5, 900), ""),
-        (pausing(200, 0, 0), ""),
-        (pausing(200, 10, 900), "all"),
-        (pausing(200, 10, 301), "all"),
-        (pausing(200, 10, 3_600), "all"),
-        (pausing(200, 10, 300), ""),
-        (pausing(200, 10, 3_601), ""),
-        (pausing(200, 40, 900), "prefix"),
-        (pausing(200, 10, 900, tokens=9_000, added=3_000), "prefix"),
-    ],
-    ids=[
-        "none",
-        "too few",
-        "no pauses",
-        "ten",
-        "just lost",
-        "just kept",
-        "not lost",
-        "too long",
-        "few",
-        "little to lose",
-    ],
-)
-def test_the_pauses_decide(pauses: Pauses, kept: str) -> None:
+DECISIONS = {
+    "none": (Pauses(), ""),
+    "too few": (pausing(LEAST_CALLS - 1, 5, 900), ""),
+    "no pauses": (pausing(200, 0, 0), ""),
+    "ten": (pausing(200, 10, 900), "all"),
+    "just lost": (pausing(200, 10, 301), "all"),
+    "just kept": (pausing(200, 10, 3_600), "all"),
+    "not lost": (pausing(200, 10, 300), ""),
+    "too long": (pausing(200, 10, 3_601), ""),
+    "few": (pausing(200, 40, 900), "prefix"),
+    "little to lose": (pausing(200, 10, 900, tokens=9_000, added=3_000), "prefix"),
+}
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_the_pauses_decide(name: str) -> None:
+    pauses, kept = DECISIONS[name]
     assert kept_for("auto", opus(), pauses, 80_000) == kept
 
 

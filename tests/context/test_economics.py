@@ -6,10 +6,9 @@ import pytest
 from msgspec import structs
 
 from tests.context.performer import NAME, Chat
-from tests.context.sessions import comes
+from tests.context.sessions import comes, situation
 from tests.profiles import model_named
 from tui_agent.context.budget import Budget, budget, thresholds
-from tui_agent.context.counting import estimate
 from tui_agent.context.economics import (
     CompactionWorth,
     Situation,
@@ -23,6 +22,7 @@ from tui_agent.context.economics import (
 )
 from tui_agent.context.layers.compaction import begins_at
 from tui_agent.conversation.profile import Cache, Prices, Rates, Tier
+from tui_agent.conversation.view import View
 from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSettings, Settings
 from tui_agent.text import spoken_time
 
@@ -62,21 +62,8 @@ def test_a_write_without_a_price_of_its_own_costs_what_input_costs() -> None:
 def moment(tokens: int, *, cold: bool = False, between_turns: bool = False) -> Situation:
     """A view of so many tokens, 8,000 of them system prompt and tools, on Opus 5.5."""
     room = Budget(200_000, 8_000, 16_384)
-    return Situation(
-        settings=Settings(compaction=KNOBS),
-        budget=room,
-        limits=thresholds(room, ClearingSettings(), CompactionSettings(), tier="frontier"),
-        tokens=tokens,
-        growth=4_000,
-        growth_of_all=4_000,
-        cold=cold,
-        between_turns=between_turns,
-        rates=OPUS_55,
-        small_rates=None,
-        tokens_of=estimate,
-        mixed_tokens_of=estimate,
-        whole_tokens_of=lambda view: sum(map(estimate, view.sizes().values())),
-    )
+    here = situation(View(), room, cold=cold, between_turns=between_turns, rates=OPUS_55, growth=4_000)
+    return structs.replace(here, settings=Settings(compaction=KNOBS), tokens=tokens)
 
 
 def worth(here: Situation, small: Rates | None = None) -> CompactionWorth:

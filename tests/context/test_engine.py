@@ -372,7 +372,7 @@ def test_a_preview_of_a_summary_names_what_leaves_and_its_size(step: Literal["co
     assert seen.price.writing > 0
 
 
-def test_a_draft_changes_nothing_until_it_is_entered_and_then_does_what_was_said() -> None:
+def test_a_draft_changes_nothing_until_it_is_entered_as_written_or_edited_and_then_does_what_was_said() -> None:
     chat = Chat(priced=True, writing=written(SUMMARY)).grow()
     before, request = chat.tokens, chat.engine.view.messages()
     draft = chat.run(chat.engine.draft("compact", "the parser"))
@@ -391,8 +391,6 @@ def test_a_draft_changes_nothing_until_it_is_entered_and_then_does_what_was_said
     assert isinstance(boundary, Summarized)
     assert (boundary.focus, boundary.text) == ("the parser", result.text)
 
-
-def test_a_draft_is_entered_with_the_text_of_whoever_edits_it() -> None:
     chat = Chat(writing=written(SUMMARY)).grow()
     draft = chat.run(chat.engine.draft("compact"))
     assert isinstance(draft, Draft)

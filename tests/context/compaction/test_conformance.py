@@ -50,20 +50,19 @@ NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.soak) f
 
 
 class Play:
-    """A session of the kit told to the engine; `real`: with the tool calls a turn of real work has."""
+    """A session of the kit told to the engine, with the tool calls that a turn of real work has."""
 
-    def __init__(self, *, real: bool) -> None:
+    def __init__(self) -> None:
         self._engine = ContextEngine(Settings(compaction=CompactionSettings(auto=False)), model=MODEL)
         self._host = MemoryHost(self._engine, ask=self._nothing)
         self._engine.extend([ModelSwitched(model=MODEL.name), Prefix(system="You are a coding assistant.")])
-        self._real = real
         self._calls = 0
 
     def say(self, turns: Sequence[Turn]) -> None:
         for turn in turns:
             if turn.role == "user":
                 self._engine.extend([user_message(turn.text)])
-                self._work(4 if self._real else 1)
+                self._work(4)
             elif turn.role == "assistant":
                 said = Message(role="assistant", blocks=(Text(turn.text),), model=MODEL.name, usage=Usage())
                 self._engine.extend([said])
@@ -106,13 +105,10 @@ def all_said(turns: Sequence[Turn], shown: str) -> bool:
     return all(turn.text.lower() in shown for turn in turns if turn.role == "user")
 
 
-@pytest.mark.parametrize(
-    "real", [pytest.param(False, id="small spans", marks=pytest.mark.soak), pytest.param(True, id="real-sized spans")]
-)
 @pytest.mark.parametrize("name", NAMES)
-def test_what_was_planted_survives_every_round(name: str, real: bool) -> None:
+def test_what_was_planted_survives_every_round(name: str) -> None:
     session, canaries = SESSIONS[name]()
-    play, turns = Play(real=real), session.turns
+    play, turns = Play(), session.turns
     bounds = [round(len(turns) * each / ROUNDS) for each in range(ROUNDS + 1)]
     for start, end in pairwise(bounds):
         play.say(turns[start:end])
@@ -120,15 +116,3 @@ def test_what_was_planted_survives_every_round(name: str, real: bool) -> None:
         so_far = [canary for canary in canaries if session.canary_positions[canary.id] < end]
         assert all(share >= LEAST for share in survival(so_far, shown).values()), survival(so_far, shown)
         assert all_said(turns[:end], shown)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_was_planted_survives_when_all_of_it_is_compacted_again_and_again(name: str) -> None:
-    session, canaries = SESSIONS[name]()
-    play = Play(real=True)
-    play.say(session.turns)
-    for number in range(ROUNDS):
-        shown = play.compact()
-        assert all(share >= LEAST for share in survival(canaries, shown).values()), survival(canaries, shown)
-        assert all_said(session.turns, shown)
-        play.say([Turn("user", f"Go on with part {number}."), Turn("assistant", "Done.")] * 3)

@@ -137,7 +137,7 @@ def test_it_holds_when_the_summary_before_it_was_undone() -> None:
     assert talk.shown.count("never touch file_3.py!") == 1
 
 
-def test_an_edited_text_is_taken_to_the_letter() -> None:
+def test_an_edited_text_is_taken_to_the_letter_or_rejected() -> None:
     talk = demanding_talk()
     plan = asked_for(talk)
     done = accepted(plan, talk.view)
@@ -154,19 +154,9 @@ def test_an_edited_text_is_taken_to_the_letter() -> None:
     assert isinstance(twice, Draft)
     assert twice.boundary.reason == "why, edited"
 
-
-def test_the_same_text_gives_the_same_entries() -> None:
-    talk = demanding_talk()
-    plan = asked_for(talk)
-    done = accepted(plan, talk.view)
+    # The same text gives the same entries, and one that is empty or frees nothing is rejected.
     assert accept_anew(plan, done, done.text, tokens_of=estimate) == done
     assert done.boundary.text.startswith(f"[Previous conversation summary]\n\n{done.text}\n\n")
-
-
-def test_an_edited_text_that_is_empty_or_frees_nothing_is_rejected() -> None:
-    talk = demanding_talk()
-    plan = asked_for(talk)
-    done = accepted(plan, talk.view)
     empty = accept_anew(plan, done, " \n", tokens_of=estimate)
     assert isinstance(empty, Refusal)
     assert "empty" in empty.reason

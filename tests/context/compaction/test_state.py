@@ -93,14 +93,10 @@ def test_all_of_it() -> None:
     ]
 
 
-def test_a_finished_list_takes_one_line() -> None:
+def test_a_finished_list_takes_one_line_and_of_a_long_one_what_is_open_stays() -> None:
     work = Work()
     work.plan(("a", "done"), ("b", "done"))
     assert work.block() == ["Task list, 2 of 2 done"]
-
-
-def test_of_a_long_list_what_is_open_stays() -> None:
-    work = Work()
     done = [(f"step {number} that was done long ago and has a long name", "done") for number in range(30)]
     work.plan(*done, ("rename it", "in_progress"), ("run the tests", "pending"))
     lines = work.block()
@@ -176,20 +172,16 @@ def test_questions_are_told_with_their_answers() -> None:
     ]
 
 
-def test_another_tool_that_shows_a_diff_changed_a_file() -> None:
+def test_another_tool_that_shows_a_diff_changed_a_file_and_of_many_the_newest_stay() -> None:
     work = Work()
     work.call("reformat", path="a.py")
     work.add(tool_result(ToolResult("c1", "done"), diff="--- a\n+++ b\n"))
     assert work.block() == ["Files changed since the task began:", "- a.py"]
-
-
-def test_the_newest_files_stay_where_there_are_many() -> None:
-    work = Work()
     for number in range(100):
         work.tool("done", "write_file", path=f"src/a/long/enough/path/module_{number}.py")
     lines = work.block()
     assert lines[1] == "- src/a/long/enough/path/module_99.py"
-    assert lines[-1] == f"- and {100 - (len(lines) - 2)} more"
+    assert lines[-1] == f"- and {101 - (len(lines) - 2)} more"
 
 
 def test_a_failure_is_gone_once_the_same_command_succeeds() -> None:
@@ -212,12 +204,6 @@ def test_a_failure_is_gone_once_the_same_command_succeeds() -> None:
     assert work.block() == [RAN, "- `mypy`", "- `pytest -q`", "- `ls`"]
 
 
-def test_a_text_about_failures_is_none() -> None:
-    work = Work()
-    work.run("cat report.txt", "FAILED (errors=1)\n1 failed, 2 passed in 0.12s\n[exit code 0]")
-    assert work.block() == [RAN, "- `cat report.txt`"]
-
-
 @pytest.mark.parametrize(
     ("command", "printed", "stopped"),
     [
@@ -235,6 +221,8 @@ def test_what_says_nothing_gives_an_answer_or_was_not_done_did_not_fail(
     assert work.block() == []
     work.run(command, printed, failed=True, stopped=stopped)
     assert work.block() == []
+    work.run("cat report.txt", "FAILED (errors=1)\n1 failed, 2 passed in 0.12s\n[exit code 0]")
+    assert work.block() == [RAN, "- `cat report.txt`"]
 
 
 def test_a_timeout_is_told() -> None:
