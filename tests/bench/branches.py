@@ -70,7 +70,9 @@ def _measured(turns: int) -> list[tuple[str, float, str]]:
     return asyncio.run(_measure(turns))
 
 
-async def _measure(turns: int) -> list[tuple[str, float, str]]:
+@asynccontextmanager
+async def resumed(turns: int) -> AsyncIterator[tuple[TuiAgent, Pilot[object]]]:
+    """The app with a session of so many turns, 120 by 40 cells."""
     os.environ["TUI_AGENT_OFFLINE_DELAY_S"] = "0"
     with tempfile.TemporaryDirectory() as place:
         folder, home = Path(place) / "project", Path(place) / "home"
@@ -78,13 +80,19 @@ async def _measure(turns: int) -> list[tuple[str, float, str]]:
         session = await write_session(home, turns, cwd=folder)
         arguments = Arguments(folder=folder, home=home, project=folder, resume=session)
         app = TuiAgent(arguments, Settings(model=ModelSettings(id="offline")))
-        async with app.run_test(size=(120, 40)) as pilot, _watching() as watch:
-            agent = await app.agent()
+        async with app.run_test(size=(120, 40)) as pilot:
+            await app.agent()
             await workers_finished(pilot)
-            prompts = await asyncio.to_thread(agent.branches.prompts)
-            tip = agent.engine.view.head
-            found = await _moved(app, pilot, watch, "rewind", agent.branches.rewind(prompts[-1].seq))
-            return [*found, *await _moved(app, pilot, watch, "back", agent.branches.switch(tip))]
+            yield app, pilot
+
+
+async def _measure(turns: int) -> list[tuple[str, float, str]]:
+    async with resumed(turns) as (app, pilot), _watching() as watch:
+        agent = await app.agent()
+        prompts = await asyncio.to_thread(agent.branches.prompts)
+        tip = agent.engine.view.head
+        found = await _moved(app, pilot, watch, "rewind", agent.branches.rewind(prompts[-1].seq))
+        return [*found, *await _moved(app, pilot, watch, "back", agent.branches.switch(tip))]
 
 
 async def _moved(

@@ -4,22 +4,15 @@ up to date.
 
 import asyncio
 import gc
-import os
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 from time import process_time
 from typing import Final
 
-from textual.pilot import Pilot
-
-from tests.bench.long_session import write_session
+from tests.bench.branches import resumed
 from tests.bench.report import Figure
-from tui_agent.arguments import Arguments
-from tui_agent.settings import ModelSettings, Settings
-from tui_agent.tui.app.app import TuiAgent
+from tests.tui.app_of_parts import until
 
 TARGET_MS: Final = 100.0
 UPDATES: Final = 5
@@ -42,33 +35,18 @@ def _measured(turns: int) -> tuple[float, float]:
 
 
 async def _measure(turns: int) -> tuple[float, float]:
-    os.environ["TUI_AGENT_OFFLINE_DELAY_S"] = "0"
-    with tempfile.TemporaryDirectory() as place:
-        folder, home = Path(place) / "project", Path(place) / "home"
-        folder.mkdir()
-        session = await write_session(home, turns, cwd=folder)
-        arguments = Arguments(folder=folder, home=home, project=folder, resume=session)
-        app = TuiAgent(arguments, Settings(model=ModelSettings(id="offline")))
-        async with app.run_test(size=(120, 40)) as pilot:
-            await _until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
-            await app.workers.wait_for_complete()
-            gc.collect()
-            gc.freeze()
-            began = process_time()
-            await pilot.press("f2")
-            await _until(pilot, lambda: app.steering.panel is not None and app.steering.panel.overview is not None)
-            opened = process_time() - began
-            panel = app.steering.panel
-            if panel is None:
-                raise RuntimeError("the panel was closed")
-            began = process_time()
-            for _ in range(UPDATES):
-                panel.look()
-                await pilot.pause()
-            return 1000 * opened, 1000 * (process_time() - began) / UPDATES
-
-
-async def _until(pilot: Pilot[object], true: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not true():
+    async with resumed(turns) as (app, pilot):
+        gc.collect()
+        gc.freeze()
+        began = process_time()
+        await pilot.press("f2")
+        await until(pilot, lambda: app.steering.panel is not None and app.steering.panel.overview is not None)
+        opened = process_time() - began
+        panel = app.steering.panel
+        if panel is None:
+            raise RuntimeError("the panel was closed")
+        began = process_time()
+        for _ in range(UPDATES):
+            panel.look()
             await pilot.pause()
+        return 1000 * opened, 1000 * (process_time() - began) / UPDATES
