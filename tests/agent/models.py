@@ -4,9 +4,11 @@ from collections.abc import AsyncIterator, Callable
 
 from typing_extensions import override
 
+from tui_agent.conversation.blocks import Block, Text, ToolCall
+from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.base import Model, StreamEvent
+from tui_agent.models.base import Completed, Model, StreamEvent, TextDelta
 
 Stream = Callable[[ModelRequest], AsyncIterator[StreamEvent]]
 
@@ -46,3 +48,16 @@ class Silent(Scripted):
 
     def __init__(self, profile: ModelProfile) -> None:
         super().__init__(profile=profile)
+
+
+def answers(*blocks: Block, usage: Usage = Usage(input_tokens=100, output_tokens=10)) -> Stream:  # noqa: B008 (immutable)
+    """One whole answer, whose texts are streamed first."""
+
+    async def stream(_: ModelRequest) -> AsyncIterator[StreamEvent]:
+        for block in blocks:
+            if isinstance(block, Text) and block.text:
+                yield TextDelta(block.text)
+        calls = any(isinstance(block, ToolCall) for block in blocks)
+        yield Completed(blocks, usage, "tool_calls" if calls else "end_turn")
+
+    return stream

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.agent.serving import MODELS, Serve, serving
 from tests.agent.summaries import HANDOVER, Reader
 from tests.agent.talking import say, talking
 from tests.agent.test_wire import pieces
 from tests.bench.long_session import long_view
-from tests.servers.anthropic import AnthropicServer
-from tests.servers.gemini import GeminiServer
-from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
 from tui_agent.agent.commands.table import run_command
 from tui_agent.agent.history.calls import CallHistory
@@ -23,8 +21,6 @@ from tui_agent.conversation.entries import Message, Usage, user_message
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.view import View
 from tui_agent.session import Session
-
-MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.1-pro-preview"}
 
 
 def answering(request: ParsedRequest) -> Step:
@@ -62,38 +58,36 @@ async def _walk(session: Session, chance: random.Random) -> None:
     ("provider", "seed"),
     [
         ("anthropic", 0),
-        ("gemini", 1),
+        pytest.param("gemini", 1, marks=pytest.mark.soak),
         pytest.param("anthropic", 1, marks=pytest.mark.soak),
         pytest.param("gemini", 0, marks=pytest.mark.soak),
     ],
 )
 async def test_the_view_at_a_call_is_the_request_that_was_sent(
-    provider: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    provider: str, seed: int, tmp_path: Path, serve: Serve
 ) -> None:
     reader = Reader(answering, lambda _: Step(text=HANDOVER))
     chance = random.Random(seed)
-    with in_thread((AnthropicServer if provider == "anthropic" else GeminiServer)(reader)) as server:
-        for variable, value in server.environment.items():
-            monkeypatch.setenv(variable, value)
-        settings = {"model.id": MODELS[provider], "compaction.keep_recent_tokens": "300"}
-        async with talking(tmp_path, settings) as session:
-            await _walk(session, chance)
-            name = session.id
-        async with talking(tmp_path, settings, resume=name) as session:
-            await _walk(session, chance)
-            past = await session.agent.context.past()
-            sent = [request.body for request in reader.own]
-            assert len(past.calls) == len(sent)
-            numbers = [call.number for call in past.calls]
-            chance.shuffle(numbers)
-            for number in numbers:
-                seen = past.at(number)
-                assert seen.exact, number
-                assert _encoded(provider, past.messages(number)) == _sent(sent[number - 1])
-                assert sum(seen.categories.values()) == pytest.approx(seen.call.usage.input_tokens, abs=9)
-            assert {call.moved for call in past.calls} > {""}
-            assert any(call.steps for call in past.calls)
-            assert not all(call.present for call in past.calls)
+    serve(serving(provider, reader))
+    settings = {"model.id": MODELS[provider], "compaction.keep_recent_tokens": "300"}
+    async with talking(tmp_path, settings) as session:
+        await _walk(session, chance)
+        name = session.id
+    async with talking(tmp_path, settings, resume=name) as session:
+        await _walk(session, chance)
+        past = await session.agent.context.past()
+        sent = [request.body for request in reader.own]
+        assert len(past.calls) == len(sent)
+        numbers = [call.number for call in past.calls]
+        chance.shuffle(numbers)
+        for number in numbers:
+            seen = past.at(number)
+            assert seen.exact, number
+            assert _encoded(provider, past.messages(number)) == _sent(sent[number - 1])
+            assert sum(seen.categories.values()) == pytest.approx(seen.call.usage.input_tokens, abs=9)
+        assert {call.moved for call in past.calls} > {""}
+        assert any(call.steps for call in past.calls)
+        assert not all(call.present for call in past.calls)
 
 
 def _sent(body: dict[str, Any]) -> list[bytes]:
@@ -114,21 +108,19 @@ def _encoded(provider: str, messages: tuple[RequestMessage, ...]) -> list[bytes]
     return _sent(json.loads(GeminiEncoder(MODELS[provider]).encode(request)))
 
 
-async def test_the_plain_form_lists_the_calls_and_shows_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
-    async with talking(tmp_path) as session:
-        assert (await run_command(session.agent, "/at")).title == "No call was answered yet"
-        await say(session, "read calc.py")
-        await run_command(session.agent, "/clear-results")
-        await say(session, "hello")
-        listed = await run_command(session.agent, "/at")
-        assert listed.title == "3 calls"
-        assert len(listed.text.splitlines()) == 1 + 3 + 2
-        shown = await run_command(session.agent, "/at 2")
-        assert shown.title == "Call 2 of 3"
-        assert "Since call 1:\n  added: 1 answer, 1 result" in shown.text
-        for wrong in ("0", "4", "x"):
-            assert (await run_command(session.agent, f"/at {wrong}")).failed
+async def test_the_plain_form_lists_the_calls_and_shows_one(session: Session) -> None:
+    assert (await run_command(session.agent, "/at")).title == "No call was answered yet"
+    await say(session, "read calc.py")
+    await run_command(session.agent, "/clear-results")
+    await say(session, "hello")
+    listed = await run_command(session.agent, "/at")
+    assert listed.title == "3 calls"
+    assert len(listed.text.splitlines()) == 1 + 3 + 2
+    shown = await run_command(session.agent, "/at 2")
+    assert shown.title == "Call 2 of 3"
+    assert "Since call 1:\n  added: 1 answer, 1 result" in shown.text
+    for wrong in ("0", "4", "x"):
+        assert (await run_command(session.agent, f"/at {wrong}")).failed
 
 
 def test_a_difference_is_what_was_added() -> None:
@@ -142,9 +134,9 @@ def test_a_difference_is_what_was_added() -> None:
 
 
 def test_wherever_one_looked_before_the_view_is_the_same() -> None:
-    view, chance = long_view(60), random.Random(5)
+    view, chance = long_view(30), random.Random(5)
     log, past = view.log, CallHistory(view.copy())
-    for _ in range(60):
+    for _ in range(30):
         number = chance.randrange(1, len(past.calls) + 1)
         seen, call = past.at(number), past.calls[number - 1]
         fresh = View(log.path(call.asked))

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from tests.agent.talking import put, say, talking
-from tests.agent.test_nothing_bricks import MODELS, failures, goes_on, prose, run_with, serving
+from tests.agent.serving import MODELS, Serve, serving
+from tests.agent.talking import goes_on, of, put, say, talking
+from tests.agent.test_nothing_bricks import prose
 from tests.servers.script import Step
 from tui_agent.agent import events
 from tui_agent.agent.commands.table import run_command
@@ -34,7 +35,7 @@ STEADY = {"model.id": MODELS["anthropic"], "compaction.thrift": "0"}
 
 
 def cold_notices(told: Sequence[events.AgentEvent]) -> list[str]:
-    return [e.text for e in told if isinstance(e, events.Notice) and e.title == "The cache is cold"]
+    return [event.text for event in of(events.Notice, told) if event.title == "The cache is cold"]
 
 
 def grow_old(session: Session) -> None:
@@ -47,103 +48,84 @@ async def usage_of(session: Session) -> str:
     return (await run_command(session.agent, "/stats")).text
 
 
-def test_a_cold_send_is_announced_once_and_a_miss_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = serving("anthropic", lambda _: Step(text="I have read it."), 1_000_000)
+async def test_a_cold_send_is_announced_once_and_a_miss_is_explained(tmp_path: Path, serve: Serve) -> None:
+    server = serve(serving("anthropic", lambda _: Step(text="I have read it."), 1_000_000))
     folder: list[Path] = []
 
-    async def talk() -> None:
-        async with talking(tmp_path, STEADY) as session:
-            folder.append(session.folder)
-            await goes_on(session, *LONG)
-            assert cold_notices(await say(session, "And now?")) == []
-            assert "Missed caches" not in await usage_of(session)
-            grow_old(session)
-            server.cache.clear()
-            (notice,) = cold_notices(await say(session, "Are you still there?"))
-            assert "tokens anew, about $0." in notice
-            assert "the last call was 1h00m ago" in notice
-            assert "/compact" in notice
-            assert "Missed caches: 1 call" in await usage_of(session)
-            assert "1 since the cache had expired" in await usage_of(session)
-            assert cold_notices(await say(session, "And now?")) == []
-            # The provider may lose it before its time.
-            server.cache.clear()
-            assert cold_notices(await say(session, "And now?")) == []
-            stats = await usage_of(session)
-            assert "Missed caches: 2 calls" in stats
-            assert "though nothing had changed" in stats
-
-    run_with(server, monkeypatch, talk)
+    async with talking(tmp_path, STEADY) as session:
+        folder.append(session.folder)
+        await goes_on(session, *LONG)
+        assert cold_notices(await say(session, "And now?")) == []
+        assert "Missed caches" not in await usage_of(session)
+        grow_old(session)
+        server.cache.clear()
+        (notice,) = cold_notices(await say(session, "Are you still there?"))
+        assert "tokens anew, about $0." in notice
+        assert "the last call was 1h00m ago" in notice
+        assert "/compact" in notice
+        assert "Missed caches: 1 call" in await usage_of(session)
+        assert "1 since the cache had expired" in await usage_of(session)
+        assert cold_notices(await say(session, "And now?")) == []
+        # The provider may lose it before its time.
+        server.cache.clear()
+        assert cold_notices(await say(session, "And now?")) == []
+        stats = await usage_of(session)
+        assert "Missed caches: 2 calls" in stats
+        assert "though nothing had changed" in stats
     missed = [json.loads(event.body) for event in read_events(folder[0]) if event.kind == "cache_miss"]
     assert [each["part"] for each in missed] == ["expired", "provider"]
     assert all(each["expected"] > 60_000 > each["read"] for each in missed)
 
 
-def test_below_its_price_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = serving("anthropic", lambda _: Step(text="I have read it."), 1_000_000)
+async def test_below_its_price_nothing_is_said(tmp_path: Path, serve: Serve) -> None:
+    serve(serving("anthropic", lambda _: Step(text="I have read it."), 1_000_000))
     settings = {**STEADY, "context.cold_notice_usd": "2"}
 
-    async def talk() -> None:
-        async with talking(tmp_path, settings) as session:
-            await goes_on(session, *LONG)
-            grow_old(session)
-            told = await say(session, "Are you still there?")
-            assert failures(told) == []
-            assert cold_notices(told) == []
-
-    run_with(server, monkeypatch, talk)
+    async with talking(tmp_path, settings) as session:
+        await goes_on(session, *LONG)
+        grow_old(session)
+        assert cold_notices(await goes_on(session, "Are you still there?")) == []
 
 
-def test_what_a_context_step_changed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = serving("anthropic", lambda _: Step(text="I have read it."), 1_000_000)
+async def test_what_a_context_step_changed_is_named(tmp_path: Path, serve: Serve) -> None:
+    serve(serving("anthropic", lambda _: Step(text="I have read it."), 1_000_000))
 
-    async def talk() -> None:
-        async with talking(tmp_path, {"model.id": MODELS["anthropic"]}) as session:
-            await goes_on(session, prose(60_000), prose(60_000, 2), prose(60_000, 3), prose(60_000, 4), "And now?")
-            await session.agent.compact()
-            await goes_on(session, "And now?")
-            assert "earlier messages had changed (by a context step" in await usage_of(session)
-
-    run_with(server, monkeypatch, talk)
+    async with talking(tmp_path, {"model.id": MODELS["anthropic"]}) as session:
+        await goes_on(session, prose(60_000), prose(60_000, 2), prose(60_000, 3), prose(60_000, 4), "And now?")
+        await session.agent.compact()
+        await goes_on(session, "And now?")
+        assert "earlier messages had changed (by a context step" in await usage_of(session)
 
 
-def test_what_the_provider_says_of_a_miss_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = serving("anthropic", lambda _: Step(text="I have read it."), 1_000_000)
+async def test_what_the_provider_says_of_a_miss_is_passed_on(tmp_path: Path, serve: Serve) -> None:
+    server = serve(serving("anthropic", lambda _: Step(text="I have read it."), 1_000_000))
 
-    async def talk() -> None:
-        async with talking(tmp_path, STEADY) as session:
-            await goes_on(session, *LONG)
-            # A layer that nobody knows of changes an early message.
-            first = next(e for e in session.agent.engine.view.log if isinstance(e, Message) and e.role == "user")
-            change = Shortened(items=(first.seq,), blocks=((Text("Something else."),),), reason="a test")
-            await put(session, change)
-            await goes_on(session, "And now?")
-            stats = await usage_of(session)
-            assert "earlier messages had changed" in stats
-            assert stats.endswith("the provider says: messages_changed")
-            server.cache.clear()
-            await goes_on(session, "And now?")
-            assert (await usage_of(session)).endswith("though nothing had changed")
-
-    run_with(server, monkeypatch, talk)
+    async with talking(tmp_path, STEADY) as session:
+        await goes_on(session, *LONG)
+        # A layer that nobody knows of changes an early message.
+        first = next(e for e in session.agent.engine.view.log if isinstance(e, Message) and e.role == "user")
+        change = Shortened(items=(first.seq,), blocks=((Text("Something else."),),), reason="a test")
+        await put(session, change)
+        await goes_on(session, "And now?")
+        stats = await usage_of(session)
+        assert "earlier messages had changed" in stats
+        assert stats.endswith("the provider says: messages_changed")
+        server.cache.clear()
+        await goes_on(session, "And now?")
+        assert (await usage_of(session)).endswith("though nothing had changed")
     asked = [json.loads(request.body)["diagnostics"]["previous_message_id"] for request in server.model_requests]
     assert asked[0] is None
     assert all(each.startswith("msg_") for each in asked[1:])
 
 
-def test_nothing_is_expected_of_a_provider_that_promises_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = serving("gemini", lambda _: Step(text="I have read it."), 1_000_000)
+async def test_nothing_is_expected_of_a_provider_that_promises_nothing(tmp_path: Path, serve: Serve) -> None:
+    server = serve(serving("gemini", lambda _: Step(text="I have read it."), 1_000_000))
 
-    async def talk() -> None:
-        async with talking(tmp_path, {**STEADY, "model.id": MODELS["gemini"]}) as session:
-            await goes_on(session, *LONG, "And now?")
-            server.cache.clear()
-            await goes_on(session, "And now?")
-            assert "Missed caches" not in await usage_of(session)
-
-    run_with(server, monkeypatch, talk)
+    async with talking(tmp_path, {**STEADY, "model.id": MODELS["gemini"]}) as session:
+        await goes_on(session, *LONG, "And now?")
+        server.cache.clear()
+        await goes_on(session, "And now?")
+        assert "Missed caches" not in await usage_of(session)
 
 
 # What changed

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.agent.talking import talking
 from tui_agent.agent.commands.command import AT_ONCE
 from tui_agent.agent.commands.table import COMMANDS, IN_TEXT, available_commands, run_command
+from tui_agent.session import Session
 from tui_agent.tools.gate.remembered import RememberedRules
 from tui_agent.tools.gate.rules import Rule
 
@@ -23,13 +24,12 @@ def test_no_name_is_used_twice() -> None:
     assert len(names) == len(set(names))
 
 
-async def test_only_what_has_a_preview_can_be_asked_for_without_one(tmp_path: Path) -> None:
-    async with talking(tmp_path) as session:
-        for command in (*COMMANDS, *IN_TEXT):
-            for name in command.names:
-                reply = await run_command(session.agent, f"/{name.upper()}{AT_ONCE}")
-                assert reply.failed
-                assert ("There is no command" in reply.title) is not bool(command.previews)
+async def test_only_what_has_a_preview_can_be_asked_for_without_one(session: Session) -> None:
+    for command in (*COMMANDS, *IN_TEXT):
+        for name in command.names:
+            reply = await run_command(session.agent, f"/{name.upper()}{AT_ONCE}")
+            assert reply.failed
+            assert ("There is no command" in reply.title) is not bool(command.previews)
 
 
 async def test_without_checkpoints_there_is_no_done(tmp_path: Path) -> None:
@@ -65,9 +65,8 @@ async def test_rules_are_listed_and_taken_back(tmp_path: Path) -> None:
     assert [rule.text for rule in RememberedRules(store, project).rules] == ["edit_file(*)"]
 
 
-async def test_a_part_of_several_models_names_switches_to_none(tmp_path: Path) -> None:
-    async with talking(tmp_path) as session:
-        reply = await run_command(session.agent, "/model gemini-3")
-        assert (reply.failed, session.agent.profile.name) == (True, "offline:offline")
-        assert "several models: gemini-3.8-flash" in reply.text
-        assert "There is no key for anthropic:claude-haiku" in (await run_command(session.agent, "/model haiku")).text
+async def test_a_part_of_several_models_names_switches_to_none(session: Session) -> None:
+    reply = await run_command(session.agent, "/model gemini-3")
+    assert (reply.failed, session.agent.profile.name) == (True, "offline:offline")
+    assert "several models: gemini-3.8-flash" in reply.text
+    assert "There is no key for anthropic:claude-haiku" in (await run_command(session.agent, "/model haiku")).text

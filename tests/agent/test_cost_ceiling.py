@@ -1,12 +1,12 @@
 """The cost ceiling: what trips it, that nothing is asked of a model afterwards, and what a reset grants."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.agent.serving import OPUS, Serve
 from tests.agent.summaries import HANDOVER, asks_for_summary
-from tests.agent.talking import say, talking
+from tests.agent.talking import goes_on, of, say, talking
 from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Call, ParsedRequest, Script, Step
@@ -15,17 +15,19 @@ from tui_agent.agent.turn.guards import (
     CostCeiling,
     CostCeilingReached,
     Limits,
+    ledger_of_today,
     probably_cached,
 )
 from tui_agent.conversation.entries import Message, Usage
 from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.models.usage import UsageTracker
 from tui_agent.session import Session
+from tui_agent.settings import GivenValue
 
 PRICED = ModelProfile("anthropic", "claude-x", prices=Prices(1.0, 10.0, cache_read=0.1))
 UNPRICED = ModelProfile("ollama", "llama")
 READING = Step(calls=(Call("read_file", {"path": "calc.py"}),))
-OPUS = {"model.id": "claude-opus-5-5", "permissions.mode": "allow"}
+ALLOWING = {**OPUS, "permissions.mode": "allow"}
 
 
 def spent(*costs: float) -> UsageTracker:
@@ -42,7 +44,7 @@ def call(ceiling: CostCeiling, profile: ModelProfile, tokens: int, cached: int =
 
 
 def failure(seen: list[events.AgentEvent]) -> events.TurnFailed:
-    (failed,) = [event for event in seen if isinstance(event, events.TurnFailed)]
+    (failed,) = of(events.TurnFailed, seen)
     return failed
 
 
@@ -140,74 +142,52 @@ def test_unknown_prices_are_told_once_and_only_where_there_is_a_ceiling() -> Non
     assert CostCeiling(Limits(None, None, None), UsageTracker()).unwatched(UNPRICED) == ""
 
 
-@pytest.fixture
-async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServer]:
-    async with AnthropicServer(Script.of(*[READING] * 20)) as running:
-        for name, value in running.environment.items():
-            monkeypatch.setenv(name, value)
-        yield running
-
-
 def cost(session: Session) -> float:
     return session.agent.tracker.session.cost_usd
 
 
-async def first_call_costs(server: AnthropicServer, folder: Path) -> float:
-    """What the first call of a session costs, by a session that may make just that one."""
-    async with talking(folder, {**OPUS, "agent.max_turn_cost_usd": "0.00001"}) as session:
+async def test_the_sequence_error_flag_same_error_reset(server: AnthropicServer, tmp_path: Path) -> None:
+    server.script = Script.of(*[READING] * 20)
+    async with talking(tmp_path, {**ALLOWING, "agent.max_turn_cost_usd": "0.00001"}) as session:
         await session.agent.connect()
-        before = len(server.model_requests)
-        await say(session, "read calc.py")
-        assert len(server.model_requests) == before
-    async with talking(folder, OPUS) as session:
+        failed = failure(await say(session, "read calc.py"))
+        assert (failed.kind, "input alone" in failed.message) == ("cost_ceiling", True)
+        assert server.model_requests == []
+    async with talking(tmp_path, ALLOWING) as session:
         async for event in session.agent.run("read calc.py"):
             if isinstance(event, events.AssistantMessage):
                 break
-        return cost(session)
-
-
-async def test_the_sequence_error_flag_same_error_reset(server: AnthropicServer, tmp_path: Path) -> None:
-    price = await first_call_costs(server, tmp_path)
-    bound = {**OPUS, "agent.max_turn_cost_usd": f"{price * 1.3:.6f}"}
-    async with talking(tmp_path, bound) as session:
+        price, before = cost(session), len(server.model_requests)
+    async with talking(tmp_path, {**ALLOWING, "agent.max_turn_cost_usd": f"{price * 1.3:.6f}"}) as session:
         seen = await say(session, "read calc.py")
-        failed = failure(seen)
+        failed, asked = failure(seen), len(server.model_requests)
         assert (failed.kind, failed.retryable) == ("cost_ceiling", False)
         assert "/continue-spending" in failed.hint
-        asked = len(server.model_requests)
+        # Between two calls of the turn.
+        costs = [event.cost_usd or 0 for event in of(events.AssistantMessage, seen)]
+        assert 1 < asked - before < 20
+        assert sum(costs[:-1]) < price * 1.3
+        assert cost(session) == pytest.approx(sum(costs))
         assert session.agent.engine.view.unanswered() == ()
         again = await say(session, "go on")
         assert failure(again).message == failed.message
         assert len(server.model_requests) == asked
-        assert not [event for event in again if isinstance(event, events.ModelCallStarted)]
+        assert of(events.ModelCallStarted, again) == []
         assert "again" in session.agent.reset_cost_ceiling()
         resumed = await say(session)
         assert len(server.model_requests) > asked
-        assert [event.text for event in again if isinstance(event, events.UserMessage)] == ["go on"]
+        assert [event.text for event in of(events.UserMessage, again)] == ["go on"]
         assert "go on" in server.model_requests[asked].body.decode()
-        assert any(isinstance(event, events.AssistantMessage) for event in resumed)
+        assert of(events.AssistantMessage, resumed)
         assert broken_rules(session.agent.engine.view.messages()) == []
-    assert server.violations == []
-
-
-async def test_it_stops_between_two_calls_of_one_turn(server: AnthropicServer, tmp_path: Path) -> None:
-    price = await first_call_costs(server, tmp_path)
-    before = len(server.model_requests)
-    async with talking(tmp_path, {**OPUS, "agent.max_turn_cost_usd": f"{price * 1.3:.6f}"}) as session:
-        seen = await say(session, "read calc.py")
-        most = price * 1.3
-        costs = [event.cost_usd or 0 for event in seen if isinstance(event, events.AssistantMessage)]
-        assert 1 < len(server.model_requests) - before < 20
-        assert sum(costs[:-1]) < most
-        assert cost(session) == pytest.approx(sum(costs))
 
 
 async def test_the_bound_of_a_session_holds_over_turns_and_restarts(server: AnthropicServer, tmp_path: Path) -> None:
     server.script = Script.of(Step(text="Yes."))
-    async with talking(tmp_path, OPUS) as session:
+    async with talking(tmp_path, ALLOWING) as session:
         await say(session, "hello")
         price, name = cost(session), session.id
-    given = {**OPUS, "agent.max_session_cost_usd": f"{price * 1.01:.6f}"}
+    given = {**ALLOWING, "agent.max_session_cost_usd": f"{price * 1.01:.6f}"}
     async with talking(tmp_path, given, resume=name) as session:
         seen = await say(session, "hello again")
         assert failure(seen).kind == "cost_ceiling"
@@ -216,7 +196,7 @@ async def test_the_bound_of_a_session_holds_over_turns_and_restarts(server: Anth
     # What was granted is granted in the next process too, and is used up there.
     async with talking(tmp_path, given, resume=name) as session:
         answered = await say(session)
-        assert any(isinstance(event, events.AssistantMessage) for event in answered)
+        assert of(events.AssistantMessage, answered)
         assert len(server.model_requests) == asked + 1
         server.script = Script.of(Step(text="A dear answer. " * 400))
         last = await say(session, "Go on.")
@@ -231,7 +211,7 @@ async def test_a_compaction_between_turns_is_no_part_of_the_turn_before(
 ) -> None:
     dear = Step(text="Heard. " + "A long and winding answer. " * 900)
     server.script = lambda request: Step(text=HANDOVER) if asks_for_summary(request) else dear
-    async with talking(tmp_path / "measured", OPUS) as session:
+    async with talking(tmp_path / "measured", ALLOWING) as session:
         turns = [await turn_cost(session, f"Tell me more, {turn}.") for turn in range(4)]
         before = cost(session)
         assert (await session.agent.compact()).error == ""
@@ -239,7 +219,7 @@ async def test_a_compaction_between_turns_is_no_part_of_the_turn_before(
     # Each turn stays below it, and so does the summary, but not the two together.
     most = max(*turns, turns[-1] + summary / 2)
     assert summary < most < turns[-1] + summary
-    async with talking(tmp_path / "bound", {**OPUS, "agent.max_turn_cost_usd": f"{most:.6f}"}) as session:
+    async with talking(tmp_path / "bound", {**ALLOWING, "agent.max_turn_cost_usd": f"{most:.6f}"}) as session:
         turns = [await turn_cost(session, f"Tell me more, {turn}.") for turn in range(4)]
         assert (await session.agent.compact()).error == ""
         assert session.agent.tracker.turn.cost_usd == turns[-1]
@@ -247,23 +227,13 @@ async def test_a_compaction_between_turns_is_no_part_of_the_turn_before(
 
 
 async def turn_cost(session: Session, prompt: str) -> float:
-    assert not [event for event in await say(session, prompt) if isinstance(event, events.TurnFailed)]
+    await goes_on(session, prompt)
     return session.agent.tracker.turn.cost_usd
-
-
-async def test_a_call_that_would_break_it_by_its_input_alone_is_not_sent(
-    server: AnthropicServer, tmp_path: Path
-) -> None:
-    async with talking(tmp_path, {**OPUS, "agent.max_turn_cost_usd": "0.2"}) as session:
-        seen = await say(session, "what is this? " + "word " * 60_000)
-        assert failure(seen).kind == "cost_ceiling"
-        assert "input alone" in failure(seen).message
-        assert server.model_requests == []
 
 
 async def test_an_answer_that_reaches_it_is_kept(server: AnthropicServer, tmp_path: Path) -> None:
     server.script = Script.of(Step(text="A dear answer. " * 400))
-    async with talking(tmp_path, {**OPUS, "agent.max_turn_cost_usd": "0.03"}) as session:
+    async with talking(tmp_path, {**ALLOWING, "agent.max_turn_cost_usd": "0.03"}) as session:
         seen = await say(session, "hello")
     assert failure(seen).kind == "cost_ceiling"
     assert isinstance(seen[-1], events.TurnFinished)
@@ -278,13 +248,12 @@ def long_talk(request: ParsedRequest) -> Step:
 
 async def test_a_summary_that_would_break_it_is_not_asked_for(server: AnthropicServer, tmp_path: Path) -> None:
     server.script = long_talk
-    async with talking(tmp_path, OPUS) as session:
-        for turn in range(4):
-            await say(session, f"Tell me more, {turn}.")
+    async with talking(tmp_path, ALLOWING) as session:
+        await goes_on(session, *(f"Tell me more, {turn}." for turn in range(4)))
         spent_so_far, name = cost(session), session.id
         tokens = session.agent.engine.tokens
     asked = len(server.model_requests)
-    given = {**OPUS, "agent.max_session_cost_usd": f"{spent_so_far + tokens * 0.05e-6:.6f}"}
+    given = {**ALLOWING, "agent.max_session_cost_usd": f"{spent_so_far + tokens * 0.05e-6:.6f}"}
     async with talking(tmp_path, given, resume=name) as session:
         before = session.agent.engine.view.messages()
         result = await session.agent.compact()
@@ -298,14 +267,13 @@ async def test_a_summary_that_would_break_it_is_not_asked_for(server: AnthropicS
         assert "more" in session.agent.reset_cost_ceiling()
         assert (await session.agent.compact()).error == ""
         assert len(server.model_requests) == asked + 1
-        assert not [event for event in await say(session, "Go on.") if isinstance(event, events.TurnFailed)]
+        await goes_on(session, "Go on.")
 
 
 async def test_a_summary_within_a_turn_stops_it_the_same_way(server: AnthropicServer, tmp_path: Path) -> None:
     server.script = long_talk
-    async with talking(tmp_path, OPUS) as session:
-        for turn in range(4):
-            await say(session, f"Tell me more, {turn}.")
+    async with talking(tmp_path, ALLOWING) as session:
+        await goes_on(session, *(f"Tell me more, {turn}." for turn in range(4)))
         name, spent_so_far = session.id, cost(session)
         tokens = session.agent.engine.tokens
     asked = len(server.model_requests)
@@ -313,16 +281,38 @@ async def test_a_summary_within_a_turn_stops_it_the_same_way(server: AnthropicSe
     due |= {"compaction.threshold_by_tier.frontier": "0.5", "compaction.keep_recent_tokens": "500"}
     due |= {"compaction.background": "false"}
     bound = {"agent.max_session_cost_usd": f"{spent_so_far + tokens * 0.05e-6:.6f}"}
-    async with talking(tmp_path, {**OPUS, **due, **bound}, resume=name) as session:
+    async with talking(tmp_path, {**ALLOWING, **due, **bound}, resume=name) as session:
         seen = await say(session, "Go on.")
         assert failure(seen).kind == "cost_ceiling"
-        (step,) = [event for event in seen if isinstance(event, events.ContextStep)]
+        (step,) = of(events.ContextStep, seen)
         assert "input alone" in step.error
         assert step.before == step.after
         assert len(server.model_requests) == asked
         assert not session.agent.engine.backoff.resting
         session.agent.reset_cost_ceiling()
         resumed = await say(session)
-        steps = [event.step for event in resumed if isinstance(event, events.ContextStep) and not event.error]
-        assert "summary" in steps
+        assert "summary" in [event.step for event in of(events.ContextStep, resumed) if not event.error]
         assert broken_rules(session.agent.engine.view.messages()) == []
+
+
+# What sessions of one day may cost together
+
+
+OF_THE_DAY: dict[str, GivenValue] = {"model.id": "claude-opus-5-5", "limits.day_usd": 5.0}
+
+
+async def test_a_call_that_waits_for_those_of_others_says_so(tmp_path: Path, serve: Serve) -> None:
+    serve(AnthropicServer(lambda _: Step(text="Hello.")))
+    async with talking(tmp_path, OF_THE_DAY) as session:
+        ledger = ledger_of_today(session.home, 5.0)
+        theirs = ledger.reserve(0.0, 4.9)
+        assert isinstance(theirs, int)
+        told: list[events.Notice] = []
+        async for event in session.agent.run("hello"):
+            assert told or not isinstance(event, events.AssistantMessage), "it did not wait"
+            if isinstance(event, events.Notice):
+                told.append(event)
+                ledger.settle(theirs, 0.01)
+        assert [event.title for event in told] == ["The call waits for those of other sessions"]
+        assert "more than is left of $5.00" in told[0].text
+        assert not [event for event in await say(session, "again") if isinstance(event, events.Notice)]

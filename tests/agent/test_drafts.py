@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tests.agent.serving import OPUS, Serve
 from tests.agent.summaries import HANDOVER, Reader
-from tests.agent.talking import saved, say, shown, talking
+from tests.agent.talking import copied, goes_on, pages, saved, say, shown, talking
 from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.running import in_thread
-from tests.servers.script import Call, Fault, ParsedRequest, Step
+from tests.servers.script import Call, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.commands.session import cost
 from tui_agent.agent.turn.turns import AgentBusy
@@ -38,42 +38,14 @@ from tui_agent.conversation.view import View
 from tui_agent.session import Session
 
 ROOT = Path(__file__).resolve().parents[2]
-ASKED = ("read calc.py", "read test_calc.py", "find 'return' in .", "read calc.py and test_calc.py")
-CLAUDE = "claude-opus-5-5"
-
-
-@pytest.fixture(autouse=True)
-def _no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
-
-
-@pytest.fixture(scope="module")
-def talked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a session of some length, to be copied."""
-    folder = tmp_path_factory.mktemp("talked")
-
-    async def talk() -> None:
-        async with talking(folder) as session:
-            for prompt in ASKED * 4:
-                await say(session, prompt)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
-        asyncio.run(talk())
-    return folder
 
 
 @asynccontextmanager
 async def resumed(talked: Path, to: Path) -> AsyncIterator[Session]:
     """The session of a copy of that folder."""
-    folder = Path(shutil.copytree(talked, to, dirs_exist_ok=True))
-    async with talking(folder, resume=name_in(folder)) as session:
+    folder, name = copied(talked, to)
+    async with talking(folder, resume=name) as session:
         yield session
-
-
-def name_in(folder: Path) -> str:
-    (name,) = (each.name for each in (folder / "home" / "sessions").iterdir())
-    return name
 
 
 def archive(session: Session) -> str:
@@ -112,29 +84,6 @@ async def test_a_draft_that_is_accepted_is_what_compact_does_in_one_go(talked: P
         assert timeless(list(session.agent.engine.view.log)) == entries
 
 
-async def test_its_own_text_given_back_changes_nothing(talked: Path, tmp_path: Path) -> None:
-    async with resumed(talked, tmp_path) as session:
-        draft = await drafted(session)
-        result = await session.agent.context.accept(draft, draft.text)
-        assert (result.error, result.after) == ("", draft.after)
-        assert draft.text in result.text
-        assert "edited" not in str([entry for entry in session.agent.engine.view.log if isinstance(entry, Summarized)])
-
-
-async def test_its_preview_is_exact(talked: Path, tmp_path: Path) -> None:
-    async with resumed(talked, tmp_path) as session:
-        draft = await drafted(session)
-        preview = await session.agent.context.preview_draft(draft)
-        assert preview.exact
-        assert (preview.preview.before, preview.preview.after) == (draft.before, draft.after)
-        result = await session.agent.context.accept(draft)
-        boundary = session.agent.engine.view.log[result.seq]
-        assert isinstance(boundary, Summarized)
-        assert (boundary.before, boundary.after) == (result.before, result.after) == (draft.before, draft.after)
-        states = {item.seq: item.state for item in session.agent.context.items()}
-        assert {states[item.seq] for item in preview.preview.leaving} == {"summarized"}
-
-
 async def test_a_record_is_drafted_too(talked: Path, tmp_path: Path) -> None:
     async with resumed(talked, tmp_path) as session:
         draft = await session.agent.context.draft("checkpoint", "the sums are right")
@@ -147,19 +96,33 @@ async def test_a_record_is_drafted_too(talked: Path, tmp_path: Path) -> None:
         assert boundary.note == "the sums are right"
 
 
-async def test_an_accepted_draft_can_be_undone(talked: Path, tmp_path: Path) -> None:
+async def test_a_draft_is_dropped_previewed_accepted_and_undone(talked: Path, tmp_path: Path) -> None:
     async with resumed(talked, tmp_path) as session:
-        before = shown(session.agent.engine.view)
-        await session.agent.context.accept(await drafted(session))
-        assert shown(session.agent.engine.view) != before
-        assert not isinstance(await session.agent.context.undo(), Refusal)
-        assert shown(session.agent.engine.view) == before
+        context, view = session.agent.context, session.agent.engine.view
+        before, calls, length = shown(view), session.agent.tracker.session.calls, said(session)
+        await drafted(session)
+        assert (shown(view), said(session), archive(session)) == (before, length, "")
+        assert session.agent.tracker.session.calls == calls + 1
+        draft = await drafted(session)
+        preview = await context.preview_draft(draft)
+        assert preview.exact
+        assert (preview.preview.before, preview.preview.after) == (draft.before, draft.after)
+        # Its own text given back changes nothing.
+        result = await context.accept(draft, draft.text)
+        boundary = view.log[result.seq]
+        assert isinstance(boundary, Summarized)
+        assert "edited" not in boundary.reason
+        assert draft.text in result.text
+        assert (boundary.before, boundary.after) == (result.before, result.after) == (draft.before, draft.after)
+        states = {item.seq: item.state for item in context.items()}
+        assert {states[item.seq] for item in preview.preview.leaving} == {"summarized"}
+        assert not isinstance(await context.undo(), Refusal)
+        assert shown(view) == before
 
 
-async def test_what_cannot_be_summarised_gives_no_draft(tmp_path: Path) -> None:
-    async with talking(tmp_path) as session:
-        assert isinstance(await session.agent.context.draft(), Refusal)
-        assert isinstance(await session.agent.context.draft("checkpoint"), Refusal)
+async def test_what_cannot_be_summarised_gives_no_draft(session: Session) -> None:
+    assert isinstance(await session.agent.context.draft(), Refusal)
+    assert isinstance(await session.agent.context.draft("checkpoint"), Refusal)
 
 
 # Left
@@ -168,16 +131,6 @@ async def test_what_cannot_be_summarised_gives_no_draft(tmp_path: Path) -> None:
 def said(session: Session) -> int:
     """How many entries the conversation has; what a call cost and what only the trace shows are none of it."""
     return sum(not isinstance(entry, UnattributedCall | Recorded) for entry in session.agent.engine.view.log)
-
-
-async def test_a_dropped_draft_leaves_nothing(talked: Path, tmp_path: Path) -> None:
-    async with resumed(talked, tmp_path) as session:
-        before, calls = shown(session.agent.engine.view), session.agent.tracker.session.calls
-        length = said(session)
-        await drafted(session)
-        assert (shown(session.agent.engine.view), said(session)) == (before, length)
-        assert archive(session) == ""
-        assert session.agent.tracker.session.calls == calls + 1
 
 
 async def test_writing_that_is_stopped_anywhere_changes_nothing(talked: Path, tmp_path: Path) -> None:
@@ -199,10 +152,10 @@ async def test_writing_that_is_stopped_anywhere_changes_nothing(talked: Path, tm
 
 
 async def test_killed_with_a_draft_the_view_is_the_old_one(talked: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(talked, tmp_path, dirs_exist_ok=True))
+    folder, name = copied(talked, tmp_path)
     before = shown(View(await saved(folder)))
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.agent.drafting", str(folder), name_in(folder)),
+        *(sys.executable, "-m", "tests.agent.drafting", str(folder), name),
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
@@ -213,7 +166,7 @@ async def test_killed_with_a_draft_the_view_is_the_old_one(talked: Path, tmp_pat
         child.send_signal(signal.SIGKILL)
         await child.wait()
     assert shown(View(await saved(folder))) == before
-    async with talking(folder, resume=name_in(folder)) as session:
+    async with talking(folder, resume=name) as session:
         assert archive(session) == ""
         assert (await session.agent.compact()).error == ""
 
@@ -305,20 +258,14 @@ def reading(request: ParsedRequest) -> Step:
 
 @asynccontextmanager
 async def reading_session(
-    folder: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch, more: Mapping[str, str] | None = None
-) -> AsyncIterator[tuple[Session, AnthropicServer]]:
+    folder: Path, reader: Reader, serve: Serve, more: Mapping[str, str] | None = None
+) -> AsyncIterator[Session]:
     """A session that has read four pages, with a server of its own."""
-    project = folder / "project"
-    project.mkdir()
-    for number in range(4):
-        text = "".join(f"line {each} of page {number} names item_{number}_{each}\n" for each in range(200))
-        (project / f"page_{number}.txt").write_text(text)
-    with in_thread(AnthropicServer(reader, windows={CLAUDE: 1_000_000})) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        async with talking(folder, {"model.id": CLAUDE, **(more or {})}) as session:
-            await say(session, "Read the pages. Never touch page_3.txt!")
-            yield session, server
+    pages(folder, 4)
+    serve(AnthropicServer(reader), may_break=True)
+    async with talking(folder, {**OPUS, **(more or {})}) as session:
+        await goes_on(session, "Read the pages. Never touch page_3.txt!")
+        yield session
 
 
 def of_the_length_asked(request: ParsedRequest) -> Step:
@@ -328,13 +275,13 @@ def of_the_length_asked(request: ParsedRequest) -> Step:
     return Step(text=f"{HANDOVER}\n{''.join(lines)}", chunk=400)
 
 
-@pytest.mark.parametrize("small", ["", CLAUDE])
+@pytest.mark.parametrize("small", ["", OPUS["model.id"]])
 async def test_what_a_summary_is_expected_to_cost_is_near_what_it_costs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: str
+    tmp_path: Path, serve: Serve, small: str
 ) -> None:
     """Whether a small model writes it, from a transcript with its results cut, or the conversation's own."""
     more = {"agentic.small_model": small}
-    async with reading_session(tmp_path, Reader(reading, of_the_length_asked), monkeypatch, more) as (session, _):
+    async with reading_session(tmp_path, Reader(reading, of_the_length_asked), serve, more) as session:
         expected = await session.agent.context.preview("compact")
         draft = await drafted(session)
         found = await session.agent.context.preview_draft(draft)
@@ -348,10 +295,21 @@ async def test_what_a_summary_is_expected_to_cost_is_near_what_it_costs(
         assert 0.5 < expected.price.calls / found.price.calls < 2
 
 
-async def test_an_edited_text_is_what_the_model_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_edited_text_is_what_the_model_sees_and_a_useless_one_is_refused(tmp_path: Path, serve: Serve) -> None:
     reader = Reader(reading)
-    async with reading_session(tmp_path, reader, monkeypatch) as (session, server):
+    async with reading_session(tmp_path, reader, serve) as session:
+        before = session.agent.tracker.session.cost_usd
         draft = await drafted(session)
+        # What writing it has cost counts whether it is used or not.
+        price = (await session.agent.context.preview_draft(draft)).price
+        assert price is not None
+        assert price.writing == draft.spent_usd
+        assert session.agent.tracker.session.cost_usd == pytest.approx(before + price.writing)
+        length = len(session.agent.engine.view.log)
+        for text, why in (("  \n", "empty"), ("more words " * 40_000, "replaces only")):
+            assert isinstance(session.agent.context.revise(draft, text), Refusal)
+            assert why in (await session.agent.context.accept(draft, text)).error
+            assert len(session.agent.engine.view.log) == length
         assert draft.model
         assert draft.facts_appended > 0
         edited = "# Current state\nAll four pages are known. Only page_2.txt matters: item_2_7."
@@ -373,50 +331,4 @@ async def test_an_edited_text_is_what_the_model_sees(tmp_path: Path, monkeypatch
         boundary = session.agent.engine.view.log[result.seq]
         assert isinstance(boundary, Summarized)
         assert boundary.reason.endswith(", edited")
-        assert server.violations == []
         assert archive(session).count("line 198 of page 3") == 1
-
-
-async def test_what_writing_it_has_cost_counts_whether_it_is_used_or_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reader = Reader(reading)
-    async with reading_session(tmp_path, reader, monkeypatch) as (session, _):
-        before = session.agent.tracker.session.cost_usd
-        draft = await drafted(session)
-        assert draft.spent_usd is not None
-        assert draft.spent_usd > 0
-        assert session.agent.tracker.session.cost_usd == pytest.approx(before + draft.spent_usd)
-        price = (await session.agent.context.preview_draft(draft)).price
-        assert price is not None
-        assert price.writing == draft.spent_usd
-        assert price.calls is not None
-
-
-async def test_a_text_that_is_empty_or_frees_nothing_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with reading_session(tmp_path, Reader(reading), monkeypatch) as (session, _):
-        draft = await drafted(session)
-        length = len(session.agent.engine.view.log)
-        for text, why in (("  \n", "empty"), ("more words " * 40_000, "replaces only")):
-            assert isinstance(session.agent.context.revise(draft, text), Refusal)
-            result = await session.agent.context.accept(draft, text)
-            assert why in result.error
-            assert len(session.agent.engine.view.log) == length
-        assert (await session.agent.context.accept(draft)).error == ""
-
-
-async def test_a_summariser_that_fails_leaves_an_extract_that_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failing = Step(text=HANDOVER, fault=Fault(kind="bad_request", times=99, message="no summaries today"))
-    async with reading_session(tmp_path, Reader(reading, lambda _: failing), monkeypatch) as (session, _):
-        draft = await drafted(session)
-        assert draft.model == ""
-        assert "no summaries today" in draft.failures[-1]
-        assert draft.spent_usd == 0
-        result = await session.agent.context.accept(draft)
-        boundary = session.agent.engine.view.log[result.seq]
-        assert isinstance(boundary, Summarized)
-        assert boundary.model == ""

@@ -14,13 +14,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.agent.talking import say, talking
+from tests.agent.serving import Serve
+from tests.agent.talking import goes_on, of, talking
 from tests.agent.test_wire import pieces
 from tests.agent.walks import answering, request_bytes
-from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
-from tests.servers.running import in_thread
 from tui_agent.agent import events
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.usage import Totals
@@ -42,7 +41,6 @@ def unpacked(provider: str, folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
     for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.setenv(name, "test-key")
     for name in ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):
@@ -57,7 +55,7 @@ def assert_same(totals: Totals, expected: Mapping[str, Any]) -> None:
 
 
 @PROVIDERS
-async def test_it_sends_the_same_bytes(provider: str, tmp_path: Path) -> None:
+async def test_it_sends_the_same_bytes_and_has_the_same_totals(provider: str, tmp_path: Path) -> None:
     expected = unpacked(provider, tmp_path)
     async with talking(tmp_path, AS_IT_WAS, resume=expected["session"]) as session:
         view = session.agent.engine.view
@@ -70,12 +68,6 @@ async def test_it_sends_the_same_bytes(provider: str, tmp_path: Path) -> None:
         assert items == expected["items"]
         steps = [[type(entry).__name__, entry.seq, counts] for entry, counts in view.context_entries()]
         assert steps == expected["steps"]
-
-
-@PROVIDERS
-async def test_it_has_the_same_totals(provider: str, tmp_path: Path) -> None:
-    expected = unpacked(provider, tmp_path)
-    async with talking(tmp_path, AS_IT_WAS, resume=expected["session"]) as session:
         tracker, stats = session.agent.tracker, session.agent.context_stats()
         assert_same(tracker.session, expected["totals"])
         assert_same(tracker.subtasks, expected["subtasks"])
@@ -89,25 +81,20 @@ async def test_it_has_the_same_totals(provider: str, tmp_path: Path) -> None:
 
 
 @PROVIDERS
-async def test_it_goes_on(provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_goes_on(provider: str, tmp_path: Path, serve: Serve) -> None:
     expected = unpacked(provider, tmp_path)
-    with in_thread((GeminiServer if provider == "gemini" else AnthropicServer)(answering)) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        async with talking(tmp_path, AS_IT_WAS, resume=expected["session"]) as session:
-            told = await say(session, "read calc.py" if provider == "offline" else "read 3 please")
-            assert [event for event in told if isinstance(event, events.TurnFailed)] == []
-            assert broken_rules(session.agent.engine.view.messages()) == []
-            undone = await session.agent.context.undo()
-            assert isinstance(undone, events.ContextStep)
-            told = await say(session, "read calc.py" if provider == "offline" else "say 1 thing")
-            assert [event for event in told if isinstance(event, events.TurnFailed)] == []
-            said = [event.seq for event in session.agent.branches.history() if isinstance(event, events.UserMessage)]
-            assert await session.agent.branches.rewind(said[0]) != ""
-        if provider != "offline":
-            before, first = pieces(json.loads(expected["bodies"][provider])), server.model_requests[0].json
-            assert first is not None
-            # All that version would have sent, and then what was said now.
-            assert pieces(first)[: len(before)] == before
-            assert (server.violations, server.dropped_thinking) == ([], [])
+    server = serve((GeminiServer if provider == "gemini" else AnthropicServer)(answering))
+    async with talking(tmp_path, AS_IT_WAS, resume=expected["session"]) as session:
+        await goes_on(session, "read calc.py" if provider == "offline" else "read 3 please")
+        undone = await session.agent.context.undo()
+        assert isinstance(undone, events.ContextStep)
+        await goes_on(session, "read calc.py" if provider == "offline" else "say 1 thing")
+        said = [event.seq for event in of(events.UserMessage, session.agent.branches.history())]
+        assert await session.agent.branches.rewind(said[0]) != ""
+    if provider != "offline":
+        before, first = pieces(json.loads(expected["bodies"][provider])), server.model_requests[0].json
+        assert first is not None
+        # All that version would have sent, and then what was said now.
+        assert pieces(first)[: len(before)] == before
+        assert (server.violations, server.dropped_thinking) == ([], [])
     assert verify(session.folder).ok

@@ -3,12 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.agent.talking import say, shown, talking
+from tests.agent.serving import Serve
+from tests.agent.talking import of, say, shown, talking
 from tests.agent.test_signed_summaries import CLAUDE, check
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
 from tui_agent.agent import events
 
@@ -46,47 +44,43 @@ def results(body: dict[str, Any]) -> str:
     )
 
 
-async def test_from_open_to_folded_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_from_open_to_folded_and_back(tmp_path: Path, serve: Serve) -> None:
     (tmp_path / "project").mkdir()
     for number in range(4):
         text = "".join(f"clause {each} of page {number}\n" for each in range(400))
         (tmp_path / "project" / f"page_{number}.txt").write_text(text)
-    with in_thread(AnthropicServer(Searching())) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        async with talking(tmp_path, SETTINGS) as session:
-            told = await say(session, "Find the clause.")
-            steps = [event for event in told if isinstance(event, events.ContextStep)]
-            assert [(step.step, step.items, step.error) for step in steps] == [("folded", 1, "")]
-            assert steps[0].after < steps[0].before
-            errors = [
-                event.text for event in told if isinstance(event, events.ToolFinished) and event.status == "error"
-            ]
-            assert len(errors) == 2
-            assert "2 at a time. Open now: search, deeper." in errors[0]
-            assert "none with the name 'another' is open. Open now: search, deeper." in errors[1]
-            last = server.model_requests[-1].json
-            assert last is not None
-            assert "clause 1 of page 1" not in str(last)
-            assert DONE in str(last)
-            assert "8 calls of “search” left the view" in results(last)
-            assert "- read page_3.txt" in results(last)
-            check(session, server)
-            view, name = session.agent.engine.view, session.id
-            before = view.messages()
-            found = await session.agent.context.recall("clause 399 of page 2")
-            assert "clause 399 of page 2" in str(found)
-        async with talking(tmp_path, SETTINGS, resume=name) as session:
-            agent = session.agent
-            view = agent.engine.view
-            assert view.messages() == before
-            await agent.context.undo()
-            assert "clause 1 of page 1" in shown(view)
-            await say(session, "Go on.")
-            assert "clause 1 of page 1" in str(server.model_requests[-1].json), "what was undone is folded again"
-            tip, now = view.head, view.messages()
-            await agent.branches.rewind(agent.branches.prompts()[0].seq)
-            assert not view.context_entries()
-            await agent.branches.switch(tip)
-            assert view.messages() == now
-            check(session, server)
+    server = serve(AnthropicServer(Searching()))
+    async with talking(tmp_path, SETTINGS) as session:
+        told = await say(session, "Find the clause.")
+        steps = of(events.ContextStep, told)
+        assert [(step.step, step.items, step.error) for step in steps] == [("folded", 1, "")]
+        assert steps[0].after < steps[0].before
+        errors = [event.text for event in told if isinstance(event, events.ToolFinished) and event.status == "error"]
+        assert len(errors) == 2
+        assert "2 at a time. Open now: search, deeper." in errors[0]
+        assert "none with the name 'another' is open. Open now: search, deeper." in errors[1]
+        last = server.model_requests[-1].json
+        assert last is not None
+        assert "clause 1 of page 1" not in str(last)
+        assert DONE in str(last)
+        assert "8 calls of “search” left the view" in results(last)
+        assert "- read page_3.txt" in results(last)
+        check(session, server)
+        view, name = session.agent.engine.view, session.id
+        before = view.messages()
+        found = await session.agent.context.recall("clause 399 of page 2")
+        assert "clause 399 of page 2" in str(found)
+    async with talking(tmp_path, SETTINGS, resume=name) as session:
+        agent = session.agent
+        view = agent.engine.view
+        assert view.messages() == before
+        await agent.context.undo()
+        assert "clause 1 of page 1" in shown(view)
+        await say(session, "Go on.")
+        assert "clause 1 of page 1" in str(server.model_requests[-1].json), "what was undone is folded again"
+        tip, now = view.head, view.messages()
+        await agent.branches.rewind(agent.branches.prompts()[0].seq)
+        assert not view.context_entries()
+        await agent.branches.switch(tip)
+        assert view.messages() == now
+        check(session, server)

@@ -1,13 +1,13 @@
 """A goal: turns follow each other until its command succeeds, or a bound is reached."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.agent.talking import talking
+from tests.agent.serving import Serve
+from tests.agent.talking import say, talking
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Call, Fault, Script, Step, Turn
 from tui_agent.agent import events
@@ -25,11 +25,8 @@ OPUS: Final[dict[str, GivenValue]] = {
 
 
 @pytest.fixture
-async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServer]:
-    async with AnthropicServer(Script((Turn((MAKE,), when="failed with exit code 1"),), Step(text="Done."))) as running:
-        for name, value in running.environment.items():
-            monkeypatch.setenv(name, value)
-        yield running
+def server(serve: Serve) -> AnthropicServer:
+    return serve(AnthropicServer(Script((Turn((MAKE,), when="failed with exit code 1"),), Step(text="Done."))))
 
 
 async def pursue(session: Session, argument: str) -> list[events.AgentEvent]:
@@ -77,7 +74,7 @@ async def test_it_goes_on_until_the_command_succeeds(server: AnthropicServer, tm
         ended = [event.stop_reason for event in seen if isinstance(event, events.TurnFinished)]
         assert ended == ["end_turn", "end_turn"]
         # The next turn is one like any other.
-        assert told([event async for event in session.agent.run("and now")]) == []
+        assert told(await say(session, "and now")) == []
 
 
 async def test_it_ends_at_its_bounds(server: AnthropicServer, tmp_path: Path) -> None:
@@ -120,4 +117,4 @@ async def test_stopping_it_ends_it(server: AnthropicServer, tmp_path: Path) -> N
                     await commands.expand(prompt, "another --until true")
                 asyncio.get_running_loop().call_later(0.1, session.agent.interrupt)
         assert told(seen) == ["The goal has ended: its command was stopped"]
-        assert told([event async for event in session.agent.run("go on")]) == []
+        assert told(await say(session, "go on")) == []

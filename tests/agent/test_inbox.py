@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.talking import put, say, talking
+from tests.agent.serving import Serve
+from tests.agent.talking import Person, put, say, talking
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.running import in_thread
 from tests.servers.script import ParsedRequest, Step
 from tui_agent.agent import remembering
 from tui_agent.agent.commands.command import CommandReply
@@ -17,14 +17,8 @@ from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message
 from tui_agent.session import Session
 from tui_agent.settings import GivenValue
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 
 UNCONFINED: dict[str, GivenValue] = {"permissions.sandbox": "off"}
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
 
 
 def proposed(reply: CommandReply) -> list[str]:
@@ -58,6 +52,11 @@ async def test_what_came_up_in_several_sessions_is_proposed_and_nothing_else(tmp
             f"read README.md and nowhere.md and run `touch {number}` then run `ls` and run `touch done`",
             "Bitte nimm uv statt pip. It has to be quick." if number else "Go on then. It has to be quick.",
         )
+    # The next start says that there is something.
+    async with talking(tmp_path, UNCONFINED) as session:
+        (notice,) = [notice for notice in session.notices if notice.title == "Memory"]
+        assert notice.text == "4 things from earlier sessions here could be remembered"
+        assert notice.hint == "/memory shows them"
     reply = await memory(tmp_path, "")
     assert proposed(reply) == [
         "you: “It has to be quick.”",
@@ -112,9 +111,7 @@ async def test_what_was_dropped_or_stands_elsewhere_is_not_proposed(tmp_path: Pa
 
 
 async def test_corrections_need_one_session(tmp_path: Path) -> None:
-    async def no(question: PermissionQuestion) -> PermissionAnswer:
-        return PermissionAnswer(allowed=False, feedback="Never write to that file.")
-
+    no = Person(allowed=False, feedback="Never write to that file.")
     async with talking(tmp_path, {"permissions.mode": "ask"}, ask=no) as session:
         await say(session, 'write "x" to a.txt')
         await put(session, Message(role="assistant", blocks=(Text("I go on"),), stop_reason="interrupted"))
@@ -137,35 +134,24 @@ async def test_commands_in_a_row_make_a_skill(tmp_path: Path) -> None:
         assert "touch-three" in await session.agent.briefing.skills_text()
 
 
-async def test_the_small_model_proposes_only_if_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_small_model_proposes_only_if_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve
+) -> None:
     monkeypatch.setattr(remembering, "IDLE_S", 0.01)
 
     def answers(request: ParsedRequest) -> Step:
         asked = "said to a coding agent in one session" in request.system
         return Step(text="- The port is 8080.\n- \x1b[2JUse uv.\nnone") if asked else Step(text="Yes.")
 
-    with in_thread(AnthropicServer(answers)) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        for by_model in (False, True):
-            settings: dict[str, GivenValue] = {"model.id": "claude-opus-5-5", "memory.by_model": by_model}
-            async with talking(tmp_path, settings) as session:
-                await say(session, "Please look at the port of the server " * 8)
-                for _ in range(300):
-                    reply = await run_command(session.agent, "/memory")
-                    if not by_model or proposed(reply):
-                        break
-                    await asyncio.sleep(0.05)
-                assert (session.agent.tracker.subtask_count == 1) is by_model
-        assert proposed(reply) == ["The port is 8080.", "Use uv."]
-
-
-async def test_the_next_start_says_that_there_is_something(tmp_path: Path) -> None:
-    for _ in range(3):
-        async with talking(tmp_path, UNCONFINED) as session:
-            assert not [each for each in session.notices if each.title == "Memory"], session.notices
-            await say(session, "run `touch done`")
-    async with talking(tmp_path, UNCONFINED) as session:
-        (notice,) = [notice for notice in session.notices if notice.title == "Memory"]
-    assert notice.text == "1 thing from earlier sessions here could be remembered"
-    assert notice.hint == "/memory shows them"
+    serve(AnthropicServer(answers))
+    for by_model in (False, True):
+        settings: dict[str, GivenValue] = {"model.id": "claude-opus-5-5", "memory.by_model": by_model}
+        async with talking(tmp_path, settings) as session:
+            await say(session, "Please look at the port of the server " * 8)
+            for _ in range(300):
+                reply = await run_command(session.agent, "/memory")
+                if not by_model or proposed(reply):
+                    break
+                await asyncio.sleep(0.05)
+            assert (session.agent.tracker.subtask_count == 1) is by_model
+    assert proposed(reply) == ["The port is 8080.", "Use uv."]

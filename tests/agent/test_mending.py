@@ -5,10 +5,12 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from typing_extensions import override
 
-from tests.agent.models import PROFILE, Scripted
+from tests.agent.models import PROFILE, Scripted, answers
+from tests.agent.talking import of, say
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent, nobody
 from tui_agent.agent.persistence import Persistence
@@ -41,14 +43,7 @@ from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
 from tui_agent.storage.store import MemoryStore
 
-PRICED = ModelProfile(
-    provider="test",
-    id="priced",
-    window=100_000,
-    max_output=4_000,
-    source="provider",
-    prices=Prices(input=1_000.0, output=1_000.0, cache_read=None, cache_write=None),
-)
+PRICED = msgspec.structs.replace(PROFILE, id="priced", prices=Prices(input=1_000.0, output=1_000.0))
 USED = Usage(input_tokens=100, output_tokens=80)
 
 
@@ -58,13 +53,7 @@ def answer(text: str = "Done.", *calls: ToolCall) -> Completed:
     )
 
 
-async def says(_: ModelRequest) -> AsyncIterator[StreamEvent]:
-    yield TextDelta("Done.")
-    yield answer()
-
-
-async def turn(agent: Agent, text: str = "") -> list[events.AgentEvent]:
-    return [event async for event in agent.run(text)]
+says = answers(Text("Done."), usage=USED)
 
 
 class Tearing(ContextEngine):
@@ -88,8 +77,8 @@ async def test_an_entry_that_is_stored_counts_even_if_it_could_not_be_applied(af
     engine = Tearing()
     async with Agent(Scripted(says), context=engine, persistence=Persistence(engine.view, store=store)) as agent:
         engine.after = after
-        assert isinstance((await turn(agent, "Hello."))[-1], events.TurnFinished)
-        await turn(agent, "Again.")
+        assert isinstance((await say(agent, "Hello."))[-1], events.TurnFinished)
+        await say(agent, "Again.")
         shown = agent.engine.view.messages()
         assert list(agent.engine.view.log) == list(await store.load())
     assert View(await store.load()).messages() == shown
@@ -101,10 +90,10 @@ async def test_a_store_whose_conversation_was_not_read_is_read_and_said() -> Non
     log = Log()
     log.append(log.stamp(user_message("Earlier."), 1.0))
     async with Agent(Scripted(says), persistence=Persistence(store=MemoryStore(log))) as agent:
-        (failed,) = [event for event in await turn(agent, "Hello.") if isinstance(event, events.TurnFailed)]
+        (failed,) = [event for event in await say(agent, "Hello.") if isinstance(event, events.TurnFailed)]
         assert failed.kind == "storage"
         assert "1 entries, of which this conversation knew 0" in failed.message
-        assert (await turn(agent, "Hello."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
+        assert (await say(agent, "Hello."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
         assert agent.engine.view.messages()[0].blocks == (Text("Earlier."), Text("Hello."))
 
 
@@ -114,7 +103,7 @@ async def test_texts_that_are_no_unicode_are_stored_all_the_same(tmp_path: Path)
 
     store = await LogStore.open(tmp_path)
     async with Agent(Scripted(broken), persistence=Persistence(store=store)) as agent:
-        assert (await turn(agent, "Hello \ud800."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
+        assert (await say(agent, "Hello \ud800."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
         assert [encode(entry) for entry in agent.engine.view.log] == [encode(entry) for entry in await store.load()]
     await store.close()
 
@@ -133,10 +122,10 @@ class Odd:
 async def test_a_writer_of_summaries_may_give_back_anything(text: object) -> None:
     async with Agent(Scripted(says), compactor=Odd(text)) as agent:
         for number in range(8):
-            await turn(agent, f"{number}: {'word ' * 2_000}")
+            await say(agent, f"{number}: {'word ' * 2_000}")
         done = await agent.compact()
         assert done.error or done.after < done.before
-        assert (await turn(agent, "Again."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
+        assert (await say(agent, "Again."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
 
 
 def raising(_: events.AgentEvent) -> None:
@@ -148,11 +137,11 @@ async def test_a_listener_that_raises_changes_nothing() -> None:
     async with Agent(Scripted(says)) as agent:
         agent.listen(raising)
         agent.listen(heard.append)
-        await turn(agent, "Hello.")
+        await say(agent, "Hello.")
         (prompt,) = agent.branches.prompts()
         assert await agent.branches.rewind(prompt.seq) == "Hello."
         assert any(isinstance(event, events.BranchChanged) for event in heard)
-        assert (await turn(agent, "Again."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
+        assert (await say(agent, "Again."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
 
 
 class Counting(MemoryStore):
@@ -193,7 +182,7 @@ async def test_a_complete_answer_counts_when_it_is_stopped_just_then(ticks: int)
             await asyncio.sleep(0)
 
     async with Agent(Scripted(slow_to_close, profile=PRICED)) as agent:
-        running = asyncio.ensure_future(turn(agent, "Hello."))
+        running = asyncio.ensure_future(say(agent, "Hello."))
         await completed.wait()
         for _ in range(ticks):
             await asyncio.sleep(0)
@@ -216,12 +205,12 @@ async def test_a_turn_without_a_prompt_goes_on_with_an_answer_that_broke_off() -
 
     model = Scripted(breaks, says)
     async with Agent(model) as agent:
-        told = await turn(agent, "Hello.")
-        assert any(isinstance(event, events.TurnFailed) for event in told)
-        again = await turn(agent)
+        told = await say(agent, "Hello.")
+        assert any(of(events.TurnFailed, told))
+        again = await say(agent)
         assert again[-1].text == "Done."  # type: ignore[union-attr]
         assert [message.role for message in model.requests[-1].messages] == ["user", "assistant", "user"]
-        assert (await turn(agent))[-1].steps == 0  # type: ignore[union-attr]
+        assert (await say(agent))[-1].steps == 0  # type: ignore[union-attr]
 
 
 class Forgetful(Scripted):
@@ -241,20 +230,18 @@ async def test_a_model_that_cannot_tell_its_facts_answers_with_what_is_known() -
     model = Forgetful(says)
     async with Agent(model) as agent:
         for _ in range(3):
-            assert (await turn(agent, "Hello."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
+            assert (await say(agent, "Hello."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
     assert model.asked == 2
 
 
-async def test_a_model_is_swapped_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
+async def test_a_model_is_swapped_by_its_name() -> None:
     async with Agent(Scripted(says)) as agent:
         await agent.swap_model("offline")
         assert agent.profile.provider == "offline"
-        assert (await turn(agent, "Hello."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
+        assert (await say(agent, "Hello."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
 
 
-async def test_a_model_lent_to_one_turn_is_given_back_on_every_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
+async def test_a_model_lent_to_one_turn_is_given_back_on_every_way_out() -> None:
     full = False
 
     class Filling(MemoryStore):
@@ -266,19 +253,19 @@ async def test_a_model_lent_to_one_turn_is_given_back_on_every_way_out(monkeypat
 
     own = Scripted(says)
     async with Agent(own, persistence=Persistence(store=Filling())) as agent:
-        await turn(agent, "Hello.")
+        await say(agent, "Hello.")
         agent.turns.answer_next_with("Read", "offline")
-        told = await turn(agent, "Read nothing.")
+        told = await say(agent, "Read nothing.")
         assert agent.profile is own.profile
         assert not own.closed
         assert next(event.model for event in told if isinstance(event, events.AssistantMessage)).startswith("offline")
         agent.turns.answer_next_with("Read", "offline")
         full = True
         with pytest.raises(DiskFull):
-            await turn(agent, "Read nothing.")
+            await say(agent, "Read nothing.")
         full = False
         assert agent.profile is own.profile
-        assert (await turn(agent, "Again."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
+        assert (await say(agent, "Again."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
         assert agent.engine.view.model == own.profile.name
 
 

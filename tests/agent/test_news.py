@@ -6,17 +6,17 @@ from collections.abc import Callable
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.agent.talking import say, talking
+from tests.agent.serving import OPUS, Serve
+from tests.agent.talking import Person, say, talking
+from tests.agent.test_wire import unmarked
+from tests.examples import examples
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.gemini import GeminiServer
-from tests.servers.running import in_thread
 from tests.servers.script import Call, Script, Step, Turn
-from tests.servers.server import ProtocolServer
 from tui_agent.agent.briefing.briefing import (
     NEWS_LIMIT,
     Briefing,
@@ -31,17 +31,11 @@ from tui_agent.conversation.entries import HeadMoved, Message, Prefix, user_mess
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.session import Session
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.notes.memory import Notes, memory_folder
 from tui_agent.tools.notes.skills import SkillFolder
 
 TEXTS = st.text("ab<>/\n#é", max_size=12)
 SECTIONS = st.builds(PromptSections, TEXTS, TEXTS, TEXTS)
-
-
-@pytest.fixture(autouse=True)
-def _no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
 
 
 def prompt_of(sections: PromptSections) -> str:
@@ -88,6 +82,7 @@ def test_a_text_cannot_end_its_own_section() -> None:
 
 
 @given(SECTIONS, st.lists(SECTIONS, max_size=5))
+@settings(max_examples=examples(10))
 def test_news_is_said_once_and_leaves_nothing_unsaid(begun: PromptSections, later: list[PromptSections]) -> None:
     prompt = prompt_of(begun)
     given_so_far: dict[str, str] = {}
@@ -174,93 +169,60 @@ async def test_a_new_conversation_begins_with_all_sections_and_no_bodies(tmp_pat
 
 
 async def test_reading_a_skill_or_a_note_asks_nobody(tmp_path: Path) -> None:
-    async def never(question: PermissionQuestion) -> PermissionAnswer:
-        raise AssertionError(question)
-
-    home, project = tmp_path / "home", tmp_path / "project"
-    mine = add_skill(home / "skills", "mine", "Of the user.")
-    notes = Notes(memory_folder(home, project))
+    person = Person()
+    mine = add_skill(tmp_path / "home" / "skills", "mine", "Of the user.")
+    notes = Notes(memory_folder(tmp_path / "home", tmp_path / "project"))
     notes.folder.mkdir(parents=True)
     (notes.folder / "n.md").write_text("The note's own text")
-    async with talking(tmp_path, ask=never) as session:
-        events = await say(session, f"read {mine} and {notes.folder / 'n.md'}")
-    seen = "".join(str(event) for event in events)
+    async with talking(tmp_path, ask=person) as session:
+        seen = str(await say(session, f"read {mine} and {notes.folder / 'n.md'}"))
     assert "The body of mine" in seen
     assert "The note's own text" in seen
+    assert person.asked == []
 
 
-@pytest.mark.parametrize("resumed", [False, True])
-async def test_an_edit_reaches_the_model_as_a_notice_once(tmp_path: Path, resumed: bool) -> None:
+async def test_an_edit_reaches_the_model_as_a_notice_once(tmp_path: Path) -> None:
     home, project = tmp_path / "home", tmp_path / "project"
     notes = Notes(memory_folder(home, project))
-
-    def rules() -> None:
-        (project / "AGENTS.md").write_text("Always test.")
-
-    def skill() -> None:
-        add_skill(home / "skills", "late", "Came later.")
-
-    def memory() -> None:
-        notes.folder.mkdir(parents=True)
-        notes.index.write_text("- [n](n.md): by hand\n")
-
-    def away() -> None:
-        (project / "AGENTS.md").unlink()
-
-    steps: list[tuple[Callable[[], None], str]] = [
-        (rules, "The project's instructions changed"),
-        (skill, "- late: Came later."),
-        (memory, "- [n](n.md): by hand"),
-        (away, "The project's instructions: gone."),
-    ]
     async with talking(tmp_path, trusted=True) as session:
         await say(session, "hello")
         name, prefix = session.id, session.agent.engine.view.prefix
-    if not resumed:
-        async with talking(tmp_path, trusted=True, resume=name) as session:
-            for number, (change, words) in enumerate(steps, 1):
-                change()
-                for _ in range(2):
-                    await say(session, "hello")
-                    assert len(told(session)) == number
-                assert words in told(session)[-1]
-            assert session.agent.engine.view.prefix == prefix
-        return
+    notes.folder.mkdir(parents=True)
+    steps: list[tuple[Callable[[], object], str]] = [
+        (lambda: (project / "AGENTS.md").write_text("Always test."), "The project's instructions changed"),
+        (lambda: add_skill(home / "skills", "late", "Came later."), "- late: Came later."),
+        (lambda: notes.index.write_text("- [n](n.md): by hand\n"), "- [n](n.md): by hand"),
+        ((project / "AGENTS.md").unlink, "The project's instructions: gone."),
+    ]
     for number, (change, words) in enumerate(steps, 1):
-        change()
-        for _ in range(2):
-            async with talking(tmp_path, trusted=True, resume=name) as session:
+        # Changed while it is open and while it is not.
+        change() if number % 2 else None
+        async with talking(tmp_path, trusted=True, resume=name) as session:
+            change() if not number % 2 else None
+            for _ in range(2):
                 await say(session, "hello")
                 assert len(told(session)) == number
                 assert words in told(session)[-1]
-                assert session.agent.engine.view.prefix == prefix
+            assert session.agent.engine.view.prefix == prefix
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "gemini"])
-async def test_an_edit_does_not_rewrite_what_was_sent(
-    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_edit_does_not_rewrite_what_was_sent(tmp_path: Path, serve: Serve) -> None:
     """On the wire: the system prompt, the tools and every message before the notice stay byte for byte."""
     writing = Call("memory", {"action": "write", "name": "own", "description": "by the model", "text": "t"})
     script = Script((Turn((Step(calls=(writing,)), Step(text="Noted.")), when="remember"),), Step(text="Yes."))
-    made: ProtocolServer = AnthropicServer(script) if provider == "anthropic" else GeminiServer(script)
-    model = "claude-opus-5-5" if provider == "anthropic" else "gemini-3.1-pro-preview"
     notes = Notes(memory_folder(tmp_path / "home", tmp_path / "project"))
-    with in_thread(made) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        async with talking(tmp_path, {"model.id": model}, trusted=True) as session:
-            await say(session, "one")
-            (tmp_path / "project" / "AGENTS.md").write_text("A rule from now on.")
-            await say(session, "two")
-            await say(session, "remember this")
-            add_skill(tmp_path / "home" / "skills", "late", "Came later.")
-            await say(session, "four")
-            notes.index.write_text(notes.index.read_text() + "- [n](n.md): by hand\n")
-            await say(session, "five")
-        requests = [_plain(request.json) for request in server.model_requests]
+    server = serve(AnthropicServer(script))
+    async with talking(tmp_path, OPUS, trusted=True) as session:
+        await say(session, "one")
+        (tmp_path / "project" / "AGENTS.md").write_text("A rule from now on.")
+        await say(session, "two")
+        await say(session, "remember this")
+        add_skill(tmp_path / "home" / "skills", "late", "Came later.")
+        await say(session, "four")
+        notes.index.write_text(notes.index.read_text() + "- [n](n.md): by hand\n")
+        await say(session, "five")
+    requests = [request.json for request in server.model_requests]
     assert server.violations == []
-    assert server.dropped_thinking == []
     assert len(requests) == 6
     heads, messages = zip(*map(_parts, requests), strict=True)
     assert len(set(heads)) == 1
@@ -276,28 +238,11 @@ async def test_an_edit_does_not_rewrite_what_was_sent(
     assert ["index of memory" in str(each) for each in messages] == [False] * 5 + [True]
 
 
-def _parts(request: object) -> tuple[str, list[tuple[str, str]]]:
-    """What comes before the messages, and the blocks of all messages in a row."""
-    assert isinstance(request, dict)
-    messages = request.get("messages") or request["contents"]
-    head = [request.get(name) for name in ("system", "systemInstruction", "tools")]
-    blocks = [
-        (message["role"], str(block))
-        for message in messages
-        for block in _blocks(message.get("content") or message.get("parts"))
-    ]
-    return str(head), blocks
-
-
-def _blocks(content: object) -> list[object]:
-    return content if isinstance(content, list) else [{"type": "text", "text": content}]
-
-
-def _plain(value: object) -> object:
-    """A request's part without the cache marks, which move."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items() if key != "cache_control"}
-    return [_plain(inner) for inner in value] if isinstance(value, list) else value
+def _parts(body: dict[str, Any] | None) -> tuple[str, list[tuple[str, str]]]:
+    """What comes before the messages, and the blocks of all messages in a row; without the cache marks, which move."""
+    request = unmarked(body)
+    blocks = [(message["role"], str(block)) for message in request["messages"] for block in message["content"]]
+    return str([request["system"], request["tools"]]), blocks
 
 
 async def test_a_note_of_the_models_own_is_told_to_the_next_conversation(tmp_path: Path) -> None:

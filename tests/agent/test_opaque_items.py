@@ -5,13 +5,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests.agent.serving import Serve
 from tests.agent.summaries import HANDOVER, asks_for_summary
-from tests.agent.talking import say, shown, talking
+from tests.agent.talking import goes_on, of, pages, say, shown, talking
 from tests.conversation.logs import broken_rules
 from tests.servers.openai_responses import ENDPOINT, ResponsesServer
-from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.conversation.entries import Summarized
@@ -25,35 +23,32 @@ def reading(request: ParsedRequest) -> Step:
         return Step(text=HANDOVER)
     if request.results:
         return Step(text="It was read.", reasoning="Good.")
-    return Step(calls=(Call("read_file", {"path": "page.txt"}),), reasoning="The page is next.")
+    return Step(calls=(Call("read_file", {"path": "page_0.txt"}),), reasoning="The page is next.")
 
 
 @asynccontextmanager
 async def compacting(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *, offered: bool = True
+    folder: Path, serve: Serve, *, offered: bool = True
 ) -> AsyncIterator[tuple[Session, ResponsesServer]]:
-    (folder / "project").mkdir()
-    page = "".join(f"line {number} names item_{number}\n" for number in range(120))
-    (folder / "project" / "page.txt").write_text(page)
-    with in_thread(ResponsesServer(reading)) as server:
-        server.compacts = offered
-        monkeypatch.setenv("OPENAI_API_KEY", server.api_key)
-        there = Endpoint(url=f"{server.url}/v1", key="OPENAI_API_KEY", api="responses")
-        settings: dict[str, Any] = {
-            "model.id": f"{ENDPOINT}:gpt-6.1-sol",
-            "models.endpoints": {ENDPOINT: there},
-            "compaction.opaque_items": True,
-            "compaction.auto": False,
-            "permissions.mode": "allow",
-        }
-        async with talking(folder, settings) as session:
-            yield session, server
-            view = session.agent.engine.view
-            assert broken_rules(view.messages()) == []
+    pages(folder, 1, lines=80)
+    server = serve(ResponsesServer(reading), may_break=not offered)
+    server.compacts = offered
+    there = Endpoint(url=f"{server.url}/v1", key="OPENAI_API_KEY", api="responses")
+    settings: dict[str, Any] = {
+        "model.id": f"{ENDPOINT}:gpt-6.1-sol",
+        "models.endpoints": {ENDPOINT: there},
+        "compaction.opaque_items": True,
+        "compaction.auto": False,
+        "permissions.mode": "allow",
+    }
+    async with talking(folder, settings) as session:
+        yield session, server
+        view = session.agent.engine.view
+        assert broken_rules(view.messages()) == []
 
 
 def summary_of(session: Session) -> Summarized:
-    (entry,) = (entry for entry in session.agent.engine.view.log if isinstance(entry, Summarized))
+    (entry,) = of(Summarized, session.agent.engine.view.log)
     return entry
 
 
@@ -65,18 +60,14 @@ def windows(server: ResponsesServer) -> list[bytes]:
     return [each[: end + 1] for each, end in zip(sent, ends, strict=True) if b'"compaction"' in each]
 
 
-async def test_its_model_reads_the_item_as_it_came_and_we_read_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with compacting(tmp_path, monkeypatch) as (session, server):
-        for number in range(4):
-            await say(session, f"Read page {number}, é")
+async def test_its_model_reads_the_item_as_it_came_and_we_read_ours(tmp_path: Path, serve: Serve) -> None:
+    async with compacting(tmp_path, serve) as (session, server):
+        await goes_on(session, *(f"Read page {number}, é" for number in range(4)))
         await session.agent.context.compact()
         entry = summary_of(session)
         assert "The files are being read one by one." in entry.text
-        assert "item_7" in shown(session.agent.engine.view)
-        for number in range(2):
-            await say(session, f"Read page {number} again")
+        assert "item_0_7" in shown(session.agent.engine.view)
+        await goes_on(session, *(f"Read page {number} again" for number in range(2)))
         first, *later = windows(server)
         assert len(later) == 3
         assert set(later) == {first}
@@ -92,10 +83,9 @@ async def test_its_model_reads_the_item_as_it_came_and_we_read_ours(
         assert server.violations == []
 
 
-async def test_an_edited_text_is_what_the_model_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with compacting(tmp_path, monkeypatch) as (session, server):
-        for number in range(4):
-            await say(session, f"Read page {number}")
+async def test_an_edited_text_is_what_the_model_reads(tmp_path: Path, serve: Serve) -> None:
+    async with compacting(tmp_path, serve) as (session, server):
+        await goes_on(session, *(f"Read page {number}" for number in range(4)))
         draft = await session.agent.context.draft()
         assert isinstance(draft, Draft)
         assert draft.boundary.signed
@@ -107,13 +97,13 @@ async def test_an_edited_text_is_what_the_model_reads(tmp_path: Path, monkeypatc
 
 
 async def test_where_it_is_not_offered_ours_is_all_there_is_and_it_is_asked_for_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, serve: Serve
 ) -> None:
-    async with compacting(tmp_path, monkeypatch, offered=False) as (session, server):
+    async with compacting(tmp_path, serve, offered=False) as (session, server):
         for _ in range(2):
             for number in range(4):
                 await say(session, f"Read page {number}")
             await session.agent.context.compact()
-        entries = [entry for entry in session.agent.engine.view.log if isinstance(entry, Summarized)]
+        entries = of(Summarized, session.agent.engine.view.log)
         assert [(entry.signed, bool(entry.text)) for entry in entries] == [("", True)] * 2
         assert len([each for each in server.violations if "/responses/compact" in each]) == len(server.violations) == 1

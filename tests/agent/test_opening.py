@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -10,7 +10,7 @@ from typing import TypedDict
 import msgspec
 import pytest
 
-from tests.agent.models import PROFILE, Scripted
+from tests.agent.models import PROFILE, Scripted, Stream, answers
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.answers import TurnError
@@ -24,7 +24,7 @@ from tui_agent.conversation.blocks import Text, ToolCall
 from tui_agent.conversation.entries import Custom, Message, Usage, custom, user_message
 from tui_agent.conversation.profile import Prices
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.base import Completed, StreamEvent, TextDelta
+from tui_agent.models.base import StreamEvent
 from tui_agent.reports.export import document, markdown
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.store import MemoryTexts
@@ -36,28 +36,15 @@ from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.subtasks import SubtaskSpec
 
 PRICED = msgspec.structs.replace(PROFILE, prices=Prices(input=1.0, output=1.0))
-Stream = Callable[[ModelRequest], AsyncIterator[StreamEvent]]
 
 
 def saying(*texts: str) -> list[Stream]:
     """One answer for each text."""
-
-    def answer(text: str) -> Stream:
-        async def stream(_: ModelRequest) -> AsyncIterator[StreamEvent]:
-            yield TextDelta(text)
-            yield Completed((Text(text),), Usage(input_tokens=1_000_000), "end_turn")
-
-        return stream
-
-    return [answer(text) for text in texts]
+    return [answers(Text(text), usage=Usage(input_tokens=1_000_000)) for text in texts]
 
 
 def calling(name: str, arguments: str = "{}") -> Stream:
-    async def stream(request: ModelRequest) -> AsyncIterator[StreamEvent]:
-        call = ToolCall(f"call-{len(request.messages)}", name, arguments)
-        yield Completed((Text("So:"), call), Usage(input_tokens=1_000), "tool_calls")
-
-    return stream
+    return lambda request: answers(Text("So:"), ToolCall(f"call-{len(request.messages)}", name, arguments))(request)
 
 
 def said(model: Scripted) -> str:
@@ -95,20 +82,14 @@ async def test_an_answer_has_the_type_that_was_asked_for(output: type[object], a
         assert await agent.ask("Which?", output=output) == value
 
 
-async def test_an_answer_of_another_type_goes_back_with_the_reason() -> None:
-    model = Scripted(*saying("Bern, I think.", '{"name": "Bern", "people": "many"}', '{"name": "Bern", "people": 1}'))
-    async with Agent(model) as agent:
-        assert await agent.ask("Which?", output=City) == City("Bern", 1)
-    assert "Expected `int`, got `str` - at `$.people`" in said(model)
-
-
 @pytest.mark.parametrize("prompt", ["Which?", ""])
-async def test_only_what_the_person_said_counts_as_their_words(prompt: str) -> None:
-    model = Scripted(*saying("Bern, I think.", '{"name": "Bern", "people": 1}'))
+async def test_an_answer_of_another_type_goes_back_and_is_no_word_of_the_person(prompt: str) -> None:
+    model = Scripted(*saying("Bern, I think.", '{"name": "Bern", "people": "many"}', '{"name": "Bern", "people": 1}'))
     async with Agent(model) as agent:
         assert await agent.ask(prompt, output=City) == City("Bern", 1)
         assert [each.text for each in agent.engine.view.said()] == [prompt] * bool(prompt)
-    assert said(model).count("JSON Schema") == 2
+    assert said(model).count("JSON Schema") == 3
+    assert "Expected `int`, got `str` - at `$.people`" in said(model), "it goes back with the reason"
 
 
 async def test_an_answer_that_never_has_the_type_is_an_error_that_carries_it() -> None:
@@ -135,14 +116,11 @@ async def test_a_model_that_calls_for_ever_is_stopped_and_can_go_on() -> None:
             with pytest.raises(TurnError) as raised:
                 await agent.ask("Do it.")
             assert (raised.value.kind, raised.value.retryable, len(model.requests)) == ("call_limit", True, calls)
-
-
-async def test_limits_hold_without_being_set() -> None:
-    model = Scripted(calling("there_is_none"))
+    # Without being set it holds, too.
     async with Agent(model) as agent:
         with pytest.raises(TurnError):
             await agent.ask("Do it.")
-    assert len(model.requests) == Limits().max_calls
+    assert len(model.requests) - 8 == Limits().max_calls
 
 
 async def test_what_a_session_may_cost_holds_in_the_next_process(tmp_path: Path) -> None:
@@ -162,32 +140,27 @@ async def test_what_a_session_may_cost_holds_in_the_next_process(tmp_path: Path)
         assert await agent.ask() == "Done."
 
 
+WHOLE = "\n".join(f"line {number} of the report" for number in range(20_000))
+
+
+@tool(effect="none")
+def report() -> str:
+    """The whole report."""
+    return WHOLE
+
+
 async def test_a_large_result_is_whole_in_the_next_process(tmp_path: Path) -> None:
-    whole = "\n".join(f"line {number} of the report" for number in range(20_000))
-
-    @tool(effect="none")
-    def report() -> str:
-        """The whole report."""
-        return whole
-
     folder = tmp_path / "talk"
     async with Agent.open(folder, model=Scripted(calling("report"), *saying("Read.")), tools=[report]) as agent:
         assert await agent.ask("Read the report.") == "Read."
     async with Agent.open(folder, model=Scripted(*saying("Still here."))) as agent:
         result = next(item for item in agent.context.items() if item.category == "results")
-        assert await agent.context.original(result.seq) == whole
+        assert await agent.context.original(result.seq) == WHOLE
         assert (await agent.context.recall("line 19999")).hits
 
 
 @pytest.mark.parametrize("on_disk", [True, False])
 async def test_the_model_can_read_on_in_a_large_result(on_disk: bool, tmp_path: Path) -> None:
-    whole = "\n".join(f"line {number} of the report" for number in range(20_000))
-
-    @tool(effect="none")
-    def report() -> str:
-        """The whole report."""
-        return whole
-
     async def read(request: ModelRequest) -> AsyncIterator[StreamEvent]:
         assert [definition.name for definition in request.tools] == ["read_file", *["recall"] * on_disk, "report"]
         (path,) = re.findall(r'read_file\(path="([^"]+)"\)', said(model))
@@ -203,9 +176,9 @@ async def test_the_model_can_read_on_in_a_large_result(on_disk: bool, tmp_path: 
     kept = await Persistence.on_disk(tmp_path / "talk") if on_disk else None
     async with Agent(model, tools=[report], persistence=kept) as agent:
         assert await agent.ask("Read the report.") == "Read."
-    assert whole[300_000:312_000] in said(model)
-    assert f"[Characters 300,000 to 312,000 of {len(whole):,}; offset=312000 goes on.]" in said(model)
-    assert f"The text has {len(whole):,} characters." in said(model)
+    assert WHOLE[300_000:312_000] in said(model)
+    assert f"[Characters 300,000 to 312,000 of {len(WHOLE):,}; offset=312000 goes on.]" in said(model)
+    assert f"The text has {len(WHOLE):,} characters." in said(model)
     assert "No result is stored at /etc/passwd." in said(model)
 
 
@@ -246,7 +219,7 @@ async def test_leaving_the_loop_leaves_an_agent_that_can_run_again() -> None:
         assert (await agent.compact_if_needed()).error == "nothing is due"
 
 
-async def test_a_busy_agent_says_so_at_the_call() -> None:
+async def test_a_busy_or_closed_agent_says_so_at_the_call() -> None:
     async with Agent(Scripted(*saying("One."))) as agent:
         stream = agent.run("Go.")
         await anext(stream)
@@ -254,11 +227,6 @@ async def test_a_busy_agent_says_so_at_the_call() -> None:
             agent.run("And go.")
         await stream.aclose()
         assert await agent.ask("Go.") == "One."
-
-
-async def test_a_closed_agent_says_so_at_the_call() -> None:
-    async with Agent(Scripted(*saying("One."))) as agent:
-        await agent.ask("Go.")
     with pytest.raises(AgentClosed):
         agent.run("Go.")
     with pytest.raises(AgentClosed):
@@ -384,10 +352,16 @@ async def test_an_engine_with_an_event_loop_asks_its_model_there() -> None:
     assert [step.step for step in host.done] == ["summary"]
 
 
-async def test_any_agent_has_subtasks() -> None:
+async def test_any_agent_has_subtasks_and_functions_around_calls_stand_around_theirs() -> None:
+    calls: list[str] = []
+
+    def before(call: ToolCall) -> None:
+        calls.append(call.name)
+
     model = Scripted(calling("user", '{"number": 1}'), *saying("Found."))
-    async with Agent(model, tools=[user], deps=Users()) as agent:
+    async with Agent(model, tools=[user], deps=Users(), before_tool=before) as agent:
         done = await agent.run_subtask(SubtaskSpec("Answer.", "Who?", tools=("user",)))
+        assert calls == ["user"]
         assert (done.error, done.text, done.steps) == ("", "Found.", 2)
         assert agent.context_stats().subtasks.count == 1
         assert not agent.branches.prompts()
@@ -420,16 +394,3 @@ async def test_an_agent_offers_tools_that_ask_subtasks_if_it_is_to(tmp_path: Pat
         assert [(event.name, event.status) for event in told] == [("agentic_read_file", "ok")]
     async with Agent("offline", tools=[ReadFile(PageLimits())], workspace=workspace) as agent:
         assert [each.name for each in agent.tools()] == ["read_file"]
-
-
-async def test_functions_around_calls_stand_around_those_of_subtasks_too() -> None:
-    refused: list[str] = []
-
-    def before(call: ToolCall) -> str | None:
-        refused.append(call.name)
-        return "Not here."
-
-    model = Scripted(calling("user", '{"number": 1}'), *saying("Found."))
-    async with Agent(model, tools=[user], deps=Users(), before_tool=before) as agent:
-        await agent.run_subtask(SubtaskSpec("Answer.", "Who?", tools=("user",)))
-    assert refused == ["user"]

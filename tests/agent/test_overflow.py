@@ -5,19 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.serving import MODELS, Serve, serving
 from tests.agent.summaries import Reader
-from tests.agent.talking import say, talking
+from tests.agent.talking import failures, goes_on, of, pages, say, talking
 from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.gemini import GeminiServer
-from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyEntry, Message
 from tui_agent.session import Session
 
-MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.1-pro-preview"}
 PRESETS = ["layered", "digest", "summary-only", "off"]
 MARKER = "the-needle-of-line-four-hundred"
 
@@ -29,109 +27,64 @@ def reading(request: ParsedRequest) -> Step:
     return Step(text="All pages are read.")
 
 
-def material(folder: Path) -> None:
-    project = folder / "project"
-    project.mkdir()
-    for number in range(4):
-        (project / f"page_{number}.txt").write_text("".join(f"line {each} of page {number}\n" for each in range(300)))
-
-
 def size_of(request: ParsedRequest) -> int:
     return len(json.dumps(request.body.get("messages") or request.body.get("contents")))
 
 
-def failures(told: list[events.AgentEvent]) -> list[str]:
-    return [event.kind for event in told if isinstance(event, events.TurnFailed)]
-
-
-@pytest.mark.parametrize("auto", ["true", "false"])
 @pytest.mark.parametrize(
-    ("provider", "preset"),
+    ("provider", "preset", "auto"),
     [
-        pytest.param(provider, preset, marks=() if provider == "anthropic" or preset == "layered" else pytest.mark.soak)
-        for provider in MODELS
-        for preset in PRESETS
+        *(("anthropic", preset, "true") for preset in PRESETS),
+        ("anthropic", "layered", "false"),
+        ("gemini", "layered", "true"),
+        *(pytest.param("gemini", preset, "false", marks=pytest.mark.soak) for preset in PRESETS),
     ],
 )
-async def test_an_overflow_is_recovered_from_once(
-    provider: str, preset: str, auto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_an_overflow_is_recovered_from_once_and_a_second_is_a_clear_error(
+    provider: str, preset: str, auto: str, tmp_path: Path, serve: Serve
 ) -> None:
-    material(tmp_path)
+    pages(tmp_path, 4, lines=300)
     reader = Reader(reading)
-    server_class = AnthropicServer if provider == "anthropic" else GeminiServer
+    server = serve(serving(provider, reader))
     settings = {"model.id": MODELS[provider], "context.preset": preset, "compaction.auto": auto}
-    with in_thread(server_class(reader)) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        async with talking(tmp_path, settings) as session:
-            assert failures(await say(session, "Read the pages.")) == []
-            server.inject(Fault(kind="context_overflow"))
-            before = len(reader.own)
-            told = await say(session, "Read the pages again, please.")
-            assert failures(told) == []
-            assert [event for event in told if isinstance(event, events.ContextStep)]
-            refused, accepted = reader.own[before : before + 2]
-            assert size_of(accepted) < size_of(refused)
-            assert server.violations == []
-            assert (await session.agent.context.recall("line 299 of page 2")).hits
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-async def test_a_second_overflow_is_a_clear_error_and_nothing_is_lost(
-    preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    material(tmp_path)
-    with in_thread(AnthropicServer(Reader(reading))) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        settings = {"model.id": "claude-opus-5-5", "context.preset": preset}
-        async with talking(tmp_path, settings) as session:
-            await say(session, "Read the pages.")
-            kept = list(session.agent.engine.view.log)
-            server.inject(Fault(kind="context_overflow", times=2))
-            told = await say(session, "Read the pages again, please.")
-            (failed,) = (event for event in told if isinstance(event, events.TurnFailed))
-            assert failed.kind == "context_overflow"
-            assert failed.hint
-            log = list(session.agent.engine.view.log)
-            assert log[: len(kept)] == kept
-            assert said_last(log) == "Read the pages again, please."
-            assert broken_rules(session.agent.engine.view.messages()) == []
-            again = await say(session)
-            assert failures(again) == []
-            assert server.violations == []
-
-
-async def test_no_recovery_where_the_setting_says_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    material(tmp_path)
-    reader = Reader(reading)
-    with in_thread(AnthropicServer(reader)) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        settings = {"model.id": "claude-opus-5-5", "compaction.max_compaction_recoveries": "0"}
-        async with talking(tmp_path, settings) as session:
-            await say(session, "Read the pages.")
-            server.inject(Fault(kind="context_overflow"))
-            before = len(reader.own)
-            assert failures(await say(session, "Again.")) == ["context_overflow"]
-            assert len(reader.own) == before + 1
+    async with talking(tmp_path, settings) as session:
+        await goes_on(session, "Read the pages.")
+        server.inject(Fault(kind="context_overflow"))
+        before = len(reader.own)
+        assert of(events.ContextStep, await goes_on(session, "Read the pages again, please."))
+        refused, accepted = reader.own[before : before + 2]
+        assert size_of(accepted) < size_of(refused)
+        assert (await session.agent.context.recall("line 299 of page 2")).hits
+        kept = list(session.agent.engine.view.log)
+        server.inject(Fault(kind="context_overflow", times=2))
+        (failed,) = of(events.TurnFailed, await say(session, "And once more, please."))
+        assert (failed.kind, bool(failed.hint)) == ("context_overflow", True)
+        log = list(session.agent.engine.view.log)
+        assert log[: len(kept)] == kept
+        assert said_last(log) == "And once more, please."
+        assert broken_rules(session.agent.engine.view.messages()) == []
+        assert failures(await say(session)) == []
+    async with talking(tmp_path, {**settings, "compaction.max_compaction_recoveries": "0"}) as session:
+        await goes_on(session, "Read the pages.")
+        server.inject(Fault(kind="context_overflow"))
+        before = len(reader.own)
+        assert failures(await say(session, "Again.")) == ["context_overflow"]
+        assert len(reader.own) == before + 1
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 async def test_a_window_smaller_than_believed_is_learned_from_the_overflow(
-    preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    preset: str, tmp_path: Path, serve: Serve
 ) -> None:
-    material(tmp_path)
-    with in_thread(AnthropicServer(Reader(reading), windows={"claude-opus-5-5": 20_000})) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        settings = {"model.id": "claude-opus-5-5", "context.context_window": "200000", "context.preset": preset}
-        async with talking(tmp_path, settings) as session:
-            for turn in range(4):
-                assert failures(await say(session, f"Read the pages, time {turn}.")) == [], turn
-            assert session.agent.context_stats().window == 20_000
-        refused = [answer for answer in server.answers if "prompt is too long" in answer.detail]
-        assert len(refused) == 1
+    pages(tmp_path, 4, lines=300)
+    server = serve(AnthropicServer(Reader(reading), windows={"claude-opus-5-5": 20_000}), may_break=True)
+    settings = {"model.id": "claude-opus-5-5", "context.context_window": "200000", "context.preset": preset}
+    async with talking(tmp_path, settings) as session:
+        for turn in range(4):
+            await goes_on(session, f"Read the pages, time {turn}.")
+        assert session.agent.context_stats().window == 20_000
+    refused = [answer for answer in server.answers if "prompt is too long" in answer.detail]
+    assert len(refused) == 1
 
 
 def said_last(log: list[AnyEntry]) -> str:
@@ -157,31 +110,24 @@ async def found_again(session: Session, path: str) -> None:
     assert any(MARKER in hit.excerpt for hit in recalled.hits)
 
 
-async def test_a_text_larger_than_the_window_becomes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
-    async with talking(tmp_path) as session:
-        told = await say(session, paste())
-        assert failures(told) == []
-        assert [event.title for event in told if isinstance(event, events.Notice)] == [
-            "The text is too large for the window"
-        ]
-        entered = next(
-            entry
-            for entry in session.agent.engine.view.log
-            if isinstance(entry, Message) and entry.artifact is not None
-        )
-        assert entered.artifact is not None
-        assert entered.artifact.path in said_last([entered])
-        assert (session.folder / entered.artifact.path).read_text() == paste()
-        await found_again(session, entered.artifact.path)
-        assert failures(await say(session, "read calc.py")) == []
-        again = await say(session, f"read {entered.artifact.path}")
-        pages = [event.status for event in again if isinstance(event, events.ToolFinished)]
-        assert pages == ["ok"]
+async def test_a_text_larger_than_the_window_becomes_a_file(session: Session) -> None:
+    told = await say(session, paste())
+    assert failures(told) == []
+    assert [event.title for event in of(events.Notice, told)] == ["The text is too large for the window"]
+    entered = next(
+        entry for entry in session.agent.engine.view.log if isinstance(entry, Message) and entry.artifact is not None
+    )
+    assert entered.artifact is not None
+    assert entered.artifact.path in said_last([entered])
+    assert (session.folder / entered.artifact.path).read_text() == paste()
+    await found_again(session, entered.artifact.path)
+    assert failures(await say(session, "read calc.py")) == []
+    again = await say(session, f"read {entered.artifact.path}")
+    pages = [event.status for event in of(events.ToolFinished, again)]
+    assert pages == ["ok"]
 
 
-async def test_so_does_one_sent_while_a_turn_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
+async def test_so_does_one_sent_while_a_turn_runs(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
         queued, told = 0, []
         async for event in session.agent.run("read calc.py"):
@@ -189,7 +135,7 @@ async def test_so_does_one_sent_while_a_turn_runs(tmp_path: Path, monkeypatch: p
             if isinstance(event, events.ToolStarted) and not queued:
                 queued = await session.agent.queue(paste())
         assert failures(told) == []
-        heard = [event for event in told if isinstance(event, events.UserMessage)]
+        heard = of(events.UserMessage, told)
         assert [event.queued for event in heard] == [0, queued]
         assert "too large to show" in heard[1].text
         assert session.agent.turns.queued() == ()

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from PIL import Image as Pillow
 
-from tests.agent.talking import put, say, talking
-from tests.agent.test_nothing_bricks import MODELS, PROVIDERS, failures, goes_on, run_with, serving
+from tests.agent.serving import MODELS, OPUS, Serve, serving
+from tests.agent.talking import failures, goes_on, of, put, say, talking
 from tests.profiles import model_named
 from tests.servers.pictures import picture_size
 from tests.servers.script import Call, Fault, ParsedRequest, Step
@@ -193,103 +193,89 @@ def test_a_picture_of_too_many_pixels_is_never_decoded() -> None:
         pytest.param("gemini", LARGE, marks=pytest.mark.soak),
     ],
 )
-def test_twenty_pictures_that_are_too_large(
-    provider: str, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_twenty_pictures_that_are_too_large(
+    provider: str, size: tuple[int, int], tmp_path: Path, serve: Serve
 ) -> None:
-    server = serving(provider, lambda _: Step(text="I see."), 200_000)
+    server = serve(serving(provider, lambda _: Step(text="I see."), 200_000))
     originals = [photograph(seed % DRAWN, size) + bytes((seed,)) for seed in range(20)]
     waits: list[float] = []
 
-    async def talk() -> None:
-        async with talking(tmp_path, {"model.id": MODELS[provider]}) as session:
-            await session.agent.connect()
+    async with talking(tmp_path, {"model.id": MODELS[provider]}) as session:
+        await session.agent.connect()
 
-            async def turn() -> None:
-                told = [event async for event in session.agent.run("What is this?", tuple(map(given, originals)))]
-                assert failures(told) == []
-                assert [e.title for e in told if isinstance(e, events.Notice)] == ["Sent smaller"]
-
-            waits.append(await longest_wait(turn))
-            assert len(shown(session.agent.engine.view)) == 20
-            for image, original in zip(shown(session.agent.engine.view), originals, strict=True):
-                sent = picture_size(image.data)
-                assert sent is not None
-                assert max(sent) <= 2_000
-                assert (session.folder / image.original).read_bytes() == original
-            await goes_on(session, "And now?")
-            # One more makes them many, whose smaller limit holds for all of them.
-            told = [e async for e in session.agent.run("And this?", (given(photograph(0, size) + b"another"),))]
+        async def turn() -> None:
+            told = [event async for event in session.agent.run("What is this?", tuple(map(given, originals)))]
             assert failures(told) == []
-            name = session.id
-        async with talking(tmp_path, {"model.id": MODELS[provider]}, resume=name) as session:
-            before = len(server.model_requests)
-            await goes_on(session, "Are you still there?")
-            assert len(server.model_requests) == before + 1
+            assert [notice.title for notice in of(events.Notice, told)] == ["Sent smaller"]
 
-    run_with(server, monkeypatch, talk)
+        waits.append(await longest_wait(turn))
+        assert len(shown(session.agent.engine.view)) == 20
+        for image, original in zip(shown(session.agent.engine.view), originals, strict=True):
+            sent = picture_size(image.data)
+            assert sent is not None
+            assert max(sent) <= 2_000
+            assert (session.folder / image.original).read_bytes() == original
+        await goes_on(session, "And now?")
+        # One more makes them many, whose smaller limit holds for all of them.
+        told = [e async for e in session.agent.run("And this?", (given(photograph(0, size) + b"another"),))]
+        assert failures(told) == []
+        name = session.id
+    async with talking(tmp_path, {"model.id": MODELS[provider]}, resume=name) as session:
+        before = len(server.model_requests)
+        await goes_on(session, "Are you still there?")
+        assert len(server.model_requests) == before + 1
     assert waits[0] < SLOWEST_S
 
 
 @pytest.mark.parametrize("provider", ["anthropic", pytest.param("gemini", marks=pytest.mark.soak)])
-def test_more_bytes_of_pictures_than_a_request_may_have(
-    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_more_bytes_of_pictures_than_a_request_may_have(provider: str, tmp_path: Path, serve: Serve) -> None:
     """Each is within its own limit; all together are 45 MB."""
-    server = serving(provider, lambda _: Step(text="I see."), 200_000)
+    serve(serving(provider, lambda _: Step(text="I see."), 200_000))
     heavy = noise((1_100, 1_000))
     assert 2_500_000 < len(heavy) < MOST_BYTES
     many = tuple(given(heavy + bytes([number]), "image/png") for number in range(10))
 
-    async def talk() -> None:
-        async with talking(tmp_path, {"model.id": MODELS[provider]}) as session:
-            told = [event async for event in session.agent.run("What is this?", many)]
-            assert failures(told) == []
-            assert [e.step for e in told if isinstance(e, events.ContextStep)] == ["shortened"]
-            pictures = shown(session.agent.engine.view)
-            # The newest stay as they are.
-            assert pictures[-1] == many[-1]
-            assert len(pictures) == 10
-            await goes_on(session, "And now?")
-            assert failures([e async for e in session.agent.run("And these?", many)]) == []
-
-    run_with(server, monkeypatch, talk)
+    async with talking(tmp_path, {"model.id": MODELS[provider]}) as session:
+        told = [event async for event in session.agent.run("What is this?", many)]
+        assert failures(told) == []
+        assert [step.step for step in of(events.ContextStep, told)] == ["shortened"]
+        pictures = shown(session.agent.engine.view)
+        # The newest stay as they are.
+        assert pictures[-1] == many[-1]
+        assert len(pictures) == 10
+        await goes_on(session, "And now?")
+        assert failures([e async for e in session.agent.run("And these?", many)]) == []
 
 
-def test_what_is_no_picture_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = serving("anthropic", lambda _: Step(text="I see nothing."), 200_000)
+async def test_what_is_no_picture_is_a_note(tmp_path: Path, serve: Serve) -> None:
+    server = serve(serving("anthropic", lambda _: Step(text="I see nothing."), 200_000))
 
-    async def talk() -> None:
-        async with talking(tmp_path, {"model.id": MODELS["anthropic"]}) as session:
-            broken = (given(b"no picture"), Image("image/png", "not base64!"), given(photograph(size=(64, 64))))
-            told = [event async for event in session.agent.run("What is this?", broken)]
-            assert failures(told) == []
-            assert [e.title for e in told if isinstance(e, events.Notice)] == ["Not sent as a picture"]
-            assert len(shown(session.agent.engine.view)) == 1
-            assert server.requests[-1].body.decode().count("cannot be sent: it is damaged") == 2
-            await goes_on(session, "And now?")
-
-    run_with(server, monkeypatch, talk)
+    async with talking(tmp_path, OPUS) as session:
+        broken = (given(b"no picture"), Image("image/png", "not base64!"), given(photograph(size=(64, 64))))
+        told = [event async for event in session.agent.run("What is this?", broken)]
+        assert failures(told) == []
+        assert [notice.title for notice in of(events.Notice, told)] == ["Not sent as a picture"]
+        assert len(shown(session.agent.engine.view)) == 1
+        assert server.requests[-1].body.decode().count("cannot be sent: it is damaged") == 2
+        await goes_on(session, "And now?")
 
 
-def test_a_tool_that_shows_large_pictures_and_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tool_that_shows_large_pictures_and_none(tmp_path: Path, serve: Serve) -> None:
     def script(request: ParsedRequest) -> Step:
         paths = ("large.png", "broken.png")
         calls = tuple(Call("read_file", {"path": path}) for path in paths)
         return Step(calls=calls) if request.prompt == "Look." and not request.position else Step(text="Seen.")
 
-    server = serving("anthropic", script, 200_000)
+    serve(serving("anthropic", script, 200_000))
 
-    async def talk() -> None:
-        async with talking(tmp_path, {"model.id": MODELS["anthropic"]}) as session:
-            large = noise((2_400, 2_000))
-            (tmp_path / "project" / "large.png").write_bytes(large)
-            (tmp_path / "project" / "broken.png").write_bytes(large[:9_000])
-            await goes_on(session, "Look.", "And now?")
-            (image,) = shown(session.agent.engine.view)
-            assert (session.folder / image.original).read_bytes() == large
-            assert "cannot be sent: it is damaged" in str(session.agent.engine.view.messages())
-
-    run_with(server, monkeypatch, talk)
+    async with talking(tmp_path, OPUS) as session:
+        large = noise((2_400, 2_000))
+        (tmp_path / "project" / "large.png").write_bytes(large)
+        (tmp_path / "project" / "broken.png").write_bytes(large[:9_000])
+        await goes_on(session, "Look.", "And now?")
+        (image,) = shown(session.agent.engine.view)
+        assert (session.folder / image.original).read_bytes() == large
+        assert "cannot be sent: it is damaged" in str(session.agent.engine.view.messages())
 
 
 async def test_a_queued_picture_is_brought_to_the_limits(tmp_path: Path) -> None:
@@ -318,78 +304,65 @@ async def with_three(session: Session) -> None:
     assert failures([event async for event in session.agent.run("What is this?", three)]) == []
 
 
-def test_a_refused_picture_gives_way_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = serving("anthropic", lambda _: Step(text="I see."), 200_000)
+async def test_a_refused_picture_gives_way_and_no_other(tmp_path: Path, serve: Serve) -> None:
+    server = serve(serving("anthropic", lambda _: Step(text="I see."), 200_000))
 
-    async def talk() -> None:
-        async with talking(tmp_path, {"model.id": MODELS["anthropic"]}) as session:
-            server.inject(refusing("messages.0.content.2"))
-            await with_three(session)
-            assert [image.weight for image in shown(session.agent.engine.view)] == [1.0, 0.25, 1.0]
-            # Once more, and the one that is small already is a note.
-            server.inject(refusing("messages.0.content.2"))
-            await goes_on(session, "And now?")
-            assert [image.weight for image in shown(session.agent.engine.view)] == [1.0, 1.0]
-            assert NO_PICTURE in str(session.agent.engine.view.messages())
-            # Nothing is lost: each step can be undone.
-            step = [each for each in session.agent.engine.view.log if isinstance(each, Shortened)][-1]
-            await session.agent.context.undo(step.seq)
-            assert [image.weight for image in shown(session.agent.engine.view)] == [1.0, 0.25, 1.0]
-
-    run_with(server, monkeypatch, talk)
+    async with talking(tmp_path, OPUS) as session:
+        server.inject(refusing("messages.0.content.2"))
+        await with_three(session)
+        assert [image.weight for image in shown(session.agent.engine.view)] == [1.0, 0.25, 1.0]
+        # Once more, and the one that is small already is a note.
+        server.inject(refusing("messages.0.content.2"))
+        await goes_on(session, "And now?")
+        assert [image.weight for image in shown(session.agent.engine.view)] == [1.0, 1.0]
+        assert NO_PICTURE in str(session.agent.engine.view.messages())
+        # Nothing is lost: each step can be undone.
+        step = [each for each in session.agent.engine.view.log if isinstance(each, Shortened)][-1]
+        await session.agent.context.undo(step.seq)
+        assert [image.weight for image in shown(session.agent.engine.view)] == [1.0, 0.25, 1.0]
 
 
-@PROVIDERS
-def test_a_provider_that_refuses_every_picture(provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = serving(provider, lambda _: Step(text="I see nothing."), 200_000)
+async def test_a_provider_that_refuses_every_picture(tmp_path: Path, serve: Serve) -> None:
+    server = serve(serving("gemini", lambda _: Step(text="I see nothing."), 200_000))
 
-    async def talk() -> None:
-        async with talking(tmp_path, {"model.id": MODELS[provider]}) as session:
-            server.inject(Fault(kind="bad_request", message="Unable to process input image.", times=2))
-            await with_three(session)
-            assert shown(session.agent.engine.view) == []
-            await goes_on(session, "And now?")
-            # Without a picture the same words are an error like any other.
-            server.inject(Fault(kind="bad_request", message="Unable to process input image."))
-            assert len(failures(await say(session, "And again?"))) == 1
-            await goes_on(session, "And now?")
-
-    run_with(server, monkeypatch, talk)
+    async with talking(tmp_path, {"model.id": MODELS["gemini"]}) as session:
+        server.inject(Fault(kind="bad_request", message="Unable to process input image.", times=2))
+        await with_three(session)
+        assert shown(session.agent.engine.view) == []
+        await goes_on(session, "And now?")
+        # Without a picture the same words are an error like any other.
+        server.inject(Fault(kind="bad_request", message="Unable to process input image."))
+        assert len(failures(await say(session, "And again?"))) == 1
+        await goes_on(session, "And now?")
 
 
-def test_a_log_that_holds_pictures_no_longer_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_log_that_holds_pictures_no_longer_taken(tmp_path: Path, serve: Serve) -> None:
     """Written before pictures were brought to the limits: the twenty-first brings them all down."""
-    server = serving("anthropic", lambda _: Step(text="I see."), 200_000)
+    server = serve(serving("anthropic", lambda _: Step(text="I see."), 200_000))
     wide = tuple(given(photograph(seed, (2_500, 100))) for seed in range(21))
 
-    async def talk() -> None:
-        async with talking(tmp_path, {"model.id": MODELS["anthropic"]}) as session:
-            await goes_on(session, "Begin.")
-            await put(session, user_message("What is this?", *wide))
-            assert failures(await say(session)) == []
-            assert len(shown(session.agent.engine.view)) == 21
-            assert all("many-image requests" in each for each in server.violations)
-            assert len(server.violations) == 2
-            server.violations.clear()
-            await goes_on(session, "And now?")
-
-    run_with(server, monkeypatch, talk)
+    async with talking(tmp_path, OPUS) as session:
+        await goes_on(session, "Begin.")
+        await put(session, user_message("What is this?", *wide))
+        assert failures(await say(session)) == []
+        assert len(shown(session.agent.engine.view)) == 21
+        assert all("many-image requests" in each for each in server.violations)
+        assert len(server.violations) == 2
+        server.violations.clear()
+        await goes_on(session, "And now?")
 
 
-def test_a_request_too_large_for_the_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_too_large_for_the_provider(tmp_path: Path, serve: Serve) -> None:
     """An unknown limit is learned from the refusal, and pictures give way before anything said does."""
-    server = serving("gemini", lambda _: Step(text="I see."), 200_000)
+    server = serve(serving("gemini", lambda _: Step(text="I see."), 200_000))
     heavy = noise((1_100, 1_000))
 
-    async def talk() -> None:
-        async with talking(tmp_path, {"model.id": MODELS["gemini"]}) as session:
-            server.inject(Fault(kind="bad_request", message="Request payload size exceeds the limit: 1 bytes."))
-            told = [event async for event in session.agent.run("This?", (given(heavy, "image/png"),))]
-            assert failures(told) == []
-            (image,) = shown(session.agent.engine.view)
-            assert image.weight == 0.25
-
-    run_with(server, monkeypatch, talk)
+    async with talking(tmp_path, {"model.id": MODELS["gemini"]}) as session:
+        server.inject(Fault(kind="bad_request", message="Request payload size exceeds the limit: 1 bytes."))
+        told = [event async for event in session.agent.run("This?", (given(heavy, "image/png"),))]
+        assert failures(told) == []
+        (image,) = shown(session.agent.engine.view)
+        assert image.weight == 0.25
 
 
 # Within what one request may hold

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.agent.talking import say, talking
+from tests.agent.serving import Serve
+from tests.agent.talking import of, say, talking
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.running import in_thread
 from tests.servers.script import Call, Script, Step, Turn
 from tests.tools.lsp import words_server
 from tui_agent.agent import events
@@ -57,7 +57,9 @@ def sent(body: dict[str, Any]) -> list[Any]:
     return [bare(body["tools"]), bare(body["system"]), *bare(body["messages"])]
 
 
-async def test_each_request_begins_with_the_one_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_request_begins_with_the_one_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve
+) -> None:
     server_program = tmp_path / "bin/words-server"
     server_program.parent.mkdir()
     server_program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{words_server.__file__}"\n')
@@ -73,39 +75,34 @@ async def test_each_request_begins_with_the_one_before_it(tmp_path: Path, monkey
         "diagnostics.checks": ("*.py=grep -Hn missing {file}; false",),
         "limits.day_usd": 5.0,
     }
-    with in_thread(AnthropicServer(DAY)) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        for _ in range(3):
-            async with talking(tmp_path, settings) as earlier:
-                await say(earlier, "A harbour is near. Keep it quick, please.")
-        before = len(server.model_requests)
-        async with talking(tmp_path, settings) as session:
-            seen = await say(session, "work")
-            finished = [event for event in seen if isinstance(event, events.ToolFinished)]
-            assert all(event.status == "ok" for event in finished)
-            results = {event.name: event.text for event in reversed(finished)}
-            assert "missing is not defined" in results["write_file"]
-            assert "one.py:1: books = missing" in results["definition"]
-            assert "https://a.example/" in results["web_search"]
-            assert "A harbour is near" in results["recall"]
-            await run_command(session.agent, "/memory 1 memory")
-            assert not (await run_command(session.agent, "/memory take 1 memory")).failed
-            await run_command(session.agent, "/diagnostics")
-            await say(session, "go on")
-            goal = await session.agent.own_commands.named("goal")
-            assert goal is not None
-            text = await session.agent.own_commands.expand(
-                goal, "mend --until 'test -f one.py -a -f two' --max-turns 2"
-            )
-            pursued = await say(session, text)
-            assert sum(isinstance(event, events.GoalCheck) for event in pursued) == 2
-            assert not (await run_command(session.agent, "/memory forget wishes")).failed
-            await say(session, "read it")
-            assert session.agent.context_stats().reasoning_dropped == 0
-        bodies = [request.json or {} for request in server.model_requests[before:]]
-        mine = [sent(body) for body in bodies if body.get("model") == "claude-opus-5-5"]
-        assert len(mine) >= 14
-        for first, then in pairwise(mine):
-            assert then[: len(first)] == first
-        assert not server.violations
+    server = serve(AnthropicServer(DAY))
+    for _ in range(3):
+        async with talking(tmp_path, settings) as earlier:
+            await say(earlier, "A harbour is near. Keep it quick, please.")
+    before = len(server.model_requests)
+    async with talking(tmp_path, settings) as session:
+        seen = await say(session, "work")
+        finished = of(events.ToolFinished, seen)
+        assert all(event.status == "ok" for event in finished)
+        results = {event.name: event.text for event in reversed(finished)}
+        assert "missing is not defined" in results["write_file"]
+        assert "one.py:1: books = missing" in results["definition"]
+        assert "https://a.example/" in results["web_search"]
+        assert "A harbour is near" in results["recall"]
+        await run_command(session.agent, "/memory 1 memory")
+        assert not (await run_command(session.agent, "/memory take 1 memory")).failed
+        await run_command(session.agent, "/diagnostics")
+        await say(session, "go on")
+        goal = await session.agent.own_commands.named("goal")
+        assert goal is not None
+        text = await session.agent.own_commands.expand(goal, "mend --until 'test -f one.py -a -f two' --max-turns 2")
+        pursued = await say(session, text)
+        assert len(of(events.GoalCheck, pursued)) == 2
+        assert not (await run_command(session.agent, "/memory forget wishes")).failed
+        await say(session, "read it")
+        assert session.agent.context_stats().reasoning_dropped == 0
+    bodies = [request.json or {} for request in server.model_requests[before:]]
+    mine = [sent(body) for body in bodies if body.get("model") == "claude-opus-5-5"]
+    assert len(mine) >= 14
+    for first, then in pairwise(mine):
+        assert then[: len(first)] == first

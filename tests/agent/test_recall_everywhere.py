@@ -1,4 +1,4 @@
-"""Searching the other sessions of a project: ours, and those that other agents left on this machine."""
+"""Searching what left the view, and the other sessions of a project: ours, and those that other agents left here."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,8 @@ import pytest
 
 from tests.agent.talking import say, talking
 from tui_agent.agent.commands.table import run_command
+from tui_agent.agent.persistence import Persistence
+from tui_agent.conversation.entries import AnyEntry, HeadMoved, Summarized, user_message
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 
 WORDS = "the harbour master is Sörensen"
@@ -62,3 +64,32 @@ async def test_what_the_user_forbids_is_not_searched(monkeypatch: pytest.MonkeyP
     async with talking(tmp_path, ask=no) as session:
         events = await say(session, 'call recall query="Sörensen" other_sessions=true')
         assert not any("harbour" in str(event) for event in events)
+
+
+# Over a session's own view: what left it, and what is on another branch
+
+
+async def test_each_hit_says_whether_it_left_the_view_or_is_on_another_branch(tmp_path: Path) -> None:
+    kept = await Persistence.on_disk(tmp_path)
+    view = kept.view
+    entries: list[AnyEntry] = [
+        user_message("port 8421"),
+        Summarized(first=1, last=1, text="a port was set"),
+        user_message("port 8421, the wrong way"),
+        HeadMoved(to=2),
+    ]
+    for entry in entries:
+        view.apply(view.log.stamp(entry, 1.0))
+    found = (await kept.recall("8421", 5)).hits
+    assert [(hit.seq, hit.hidden, "on another branch" in hit.place) for hit in found] == [
+        (1, True, False),
+        (3, True, True),
+    ]
+    view.apply(view.log.stamp(user_message("port 8421, anew"), 2.0))
+    found = (await kept.recall("8421", 5)).hits
+    assert [(hit.seq, hit.hidden, "on another branch" in hit.place) for hit in found] == [
+        (1, True, False),
+        (3, True, True),
+        (5, False, False),
+    ]
+    await kept.close()

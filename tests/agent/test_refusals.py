@@ -4,17 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.talking import say, talking
+from tests.agent.serving import OPUS, Serve
+from tests.agent.talking import of, say, talking
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.turn.guards import CostCeilingReached, StoppedByUser, not_done
-from tui_agent.agent.turn.hints import HINTS
+from tui_agent.agent.turn.hints import HINTS, IN_TEXT
 from tui_agent.models import base
 from tui_agent.models.base import ModelError
-
-OPUS = {"model.id": "claude-opus-5-5"}
 
 
 @pytest.mark.parametrize(
@@ -35,20 +33,15 @@ OPUS = {"model.id": "claude-opus-5-5"}
         ),
     ],
 )
-async def test_a_call_that_cannot_be_done_says_what_can(
-    step: Step, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_call_that_cannot_be_done_says_what_can(step: Step, words: str, tmp_path: Path, serve: Serve) -> None:
     def script(request: ParsedRequest) -> Step:
         return Step(text="Well.") if request.position else step
 
-    with in_thread(AnthropicServer(script)) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        async with talking(tmp_path, OPUS) as session:
-            seen = await say(session, "Read calc.py.")
-        assert server.violations == []
-        told = server.model_requests[-1].body.decode()
-    (result,) = [event for event in seen if isinstance(event, events.ToolFinished)]
+    server = serve(AnthropicServer(script))
+    async with talking(tmp_path, OPUS) as session:
+        seen = await say(session, "Read calc.py.")
+    told = server.model_requests[-1].body.decode()
+    (result,) = of(events.ToolFinished, seen)
     assert result.status == "error"
     assert words in result.text
     assert '"is_error":true' in told.replace(" ", "")
@@ -62,6 +55,9 @@ def test_every_way_a_turn_can_fail_has_a_word_on_what_to_do_next() -> None:
     }
     assert len(kinds) > 8
     assert {kind for kind in kinds if not HINTS.get(kind)} == set()
+    # Without a screen nothing is said of one.
+    said = " ".join(({**HINTS, **IN_TEXT}).values())
+    assert not any(words in said for words in ("/model", "/key", "the message again"))
 
 
 def test_calls_that_a_guard_left_undone_say_what_may_be_done() -> None:

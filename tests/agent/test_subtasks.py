@@ -3,39 +3,37 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.agent.billing import billed
-from tests.agent.talking import say, talking
+from tests.agent.billing import billed, counted
+from tests.agent.serving import MODELS, OPUS, Serve, is_subtask, serving
+from tests.agent.summaries import HANDOVER, asks_for_summary
+from tests.agent.talking import Person, goes_on, of, saved_in, say, talking
 from tests.conversation.logs import broken_rules
 from tests.e2e.program import asked as asked_of
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.gemini import GeminiServer
 from tests.servers.script import Call, Fault, ParsedRequest, Script, Step
 from tests.servers.server import ProtocolServer
 from tests.tools.web.test_fetch_url import answer
 from tests.tools.web.test_fetch_url import server as web
 from tui_agent.agent import events
+from tui_agent.agent.agent import nobody
 from tui_agent.agent.subtasks import past_progress
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message, UnattributedCall, Usage
 from tui_agent.conversation.view import View
 from tui_agent.session import Session, SessionError
-from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import NoSuchSession, find_session, list_sessions
 from tui_agent.tools.agentic import INNER_TOOLS
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
-from tui_agent.tools.gate.permissions import NobodyToAsk
 from tui_agent.tools.subtasks import SubtaskSpec
 
 SECRET = "the launch code is xyzzy"
 QUESTION = "What does add do?"
-OPUS = {"model.id": "claude-opus-5-5"}
 PARENT_MODELS = {"anthropic": ("claude-opus-5-5", "claude-haiku-5-5"), "gemini": ("gemini-2.5-pro", "gemini-3.8-flash")}
 READING = Call("read_file", {"path": "calc.py"})
 PAGE = "https://docs.example/add"
@@ -45,23 +43,6 @@ WRAPPERS = {
     "agentic_grep": {"pattern": "return", "question": QUESTION},
     "agentic_research": {"question": QUESTION},
 }
-
-
-@pytest.fixture(autouse=True)
-def _no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
-
-
-@pytest.fixture
-async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServer]:
-    async with AnthropicServer(Script()) as running:
-        for name, value in running.environment.items():
-            monkeypatch.setenv(name, value)
-        yield running
-
-
-def is_subtask(request: ParsedRequest) -> bool:
-    return "on behalf of another agent" in request.system
 
 
 def delegating(*calls: Call, reads: int = 1) -> Any:
@@ -88,56 +69,33 @@ def sub_folders(session: Session) -> list[Path]:
     return sorted(session.folder.parent.glob(f"{session.id}.sub.*"))
 
 
-def test_each_wrapper_has_the_tools_of_the_table() -> None:
-    assert INNER_TOOLS == {
-        "agentic_read_file": ("read_file",),
-        "agentic_fetch_url": ("fetch_url",),
-        "agentic_grep": ("grep", "read_file"),
-        "agentic_research": ("read_file", "grep", "list_dir", "glob"),
-    }
-
-
 @pytest.mark.parametrize("provider", PARENT_MODELS)
-async def test_a_subtask_sees_only_its_own_prompts(
-    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_subtask_sees_only_its_own_prompts(provider: str, tmp_path: Path, serve: Serve) -> None:
     parent, small = PARENT_MODELS[provider]
-    script = delegating(*(Call(name, arguments) for name, arguments in WRAPPERS.items()))
+    server = serve(serving(provider, delegating(*(Call(name, arguments) for name, arguments in WRAPPERS.items()))))
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "AGENTS.md").write_text("Always answer in verse.\n")
+    (tmp_path / "project" / "calc.py").write_text("def add(a, b):\n    return a - b\n")
     # Nothing of the network is needed to see what a subtask is sent.
-    forbidden = {"permissions.deny": '["fetch_url(*)"]'}
-    running: ProtocolServer = AnthropicServer(script) if provider == "anthropic" else GeminiServer(script)
-    async with running as server:
-        for name, value in running.environment.items():
-            monkeypatch.setenv(name, value)
-        (tmp_path / "project").mkdir()
-        (tmp_path / "project" / "AGENTS.md").write_text("Always answer in verse.\n")
-        (tmp_path / "project" / "calc.py").write_text("def add(a, b):\n    return a - b\n")
-        async with talking(tmp_path, {"model.id": parent, **forbidden}, trusted=True) as session:
-            seen = await say(session, f"Remember: {SECRET}. Find the bug.")
-        assert server.violations == []
-        inner, outer = bodies(server, subtask=True), bodies(server, subtask=False)
-        requests = [json.loads(body) for body in inner]
-        assert len(inner) == 2 * len(WRAPPERS)
-        assert all(SECRET in body and "in verse" in body for body in outer)
-        for body in inner:
-            assert SECRET not in body
-            assert "in verse" not in body
-            assert "Find the bug" not in body
-            assert QUESTION in body
-        first = [messages for request in requests if len(messages := said(request)) == 1]
-        assert len(first) == len(WRAPPERS)
-        assert {frozenset(tools_of(request)) for request in requests} == {
-            frozenset(INNER_TOOLS[name]) for name in WRAPPERS
-        }
-        assert all(
-            small in str(request.path) or small in request.body.decode()
-            for request in asked_of(server.requests)
-            if b"on behalf of another agent" in request.body
-        )
-        results = [event for event in seen if isinstance(event, events.ToolFinished)]
-        assert [event.status for event in results] == ["ok"] * len(WRAPPERS)
-        assert all("It subtracts" in event.text for event in results)
-        assert all("def add" not in body for body in outer)
+    given = {"model.id": parent, "permissions.deny": '["fetch_url(*)"]'}
+    async with talking(tmp_path, given, trusted=True) as session:
+        seen = await say(session, f"Remember: {SECRET}. Find the bug.")
+    inner, outer = bodies(server, subtask=True), bodies(server, subtask=False)
+    requests = [json.loads(body) for body in inner]
+    assert len(inner) == 2 * len(WRAPPERS)
+    assert all(SECRET in body and "in verse" in body and "def add" not in body for body in outer)
+    for body in inner:
+        assert QUESTION in body
+        assert not any(words in body for words in (SECRET, "in verse", "Find the bug"))
+    assert len([request for request in requests if len(said(request)) == 1]) == len(WRAPPERS)
+    assert {frozenset(tools_of(request)) for request in requests} == {frozenset(INNER_TOOLS[name]) for name in WRAPPERS}
+    assert all(
+        small in str(request.path) or small in request.body.decode()
+        for request in asked_of(server.requests)
+        if b"on behalf of another agent" in request.body
+    )
+    answers = of(events.ToolFinished, seen)
+    assert [(event.status, "It subtracts" in event.text) for event in answers] == [("ok", True)] * len(WRAPPERS)
 
 
 def said(request: dict[str, Any]) -> list[Any]:
@@ -192,13 +150,8 @@ async def test_its_record_lies_beside_the_sessions_and_is_whole(server: Anthropi
         result = await session.agent.run_subtask(SubtaskSpec(system="on behalf of another agent", prompt=QUESTION))
         assert re.fullmatch(rf"{session.id}:sub:[0-9a-f]+", result.id)
         assert len(sub_folders(session)) == 2
-    store = await LogStore.open(folder)
-    try:
-        entries = await store.load()
-    finally:
-        await store.close()
-    messages = [entry for entry in entries if isinstance(entry, Message)]
-    assert [message.role for message in messages] == ["user", "assistant", "user", "assistant"]
+    entries = await saved_in(folder)
+    assert [message.role for message in of(Message, entries)] == ["user", "assistant", "user", "assistant"]
     assert broken_rules(View(entries).messages()) == []
     home = tmp_path / "home"
     name = f"{session.id}:sub:{folder.name.rpartition('.')[2]}"
@@ -213,7 +166,7 @@ async def test_its_progress_is_seen_under_the_call_it_works_for(server: Anthropi
     server.script = delegating(Call("agentic_read_file", {"path": "calc.py", "question": QUESTION}), reads=2)
     async with talking(tmp_path, OPUS) as session:
         seen = await say(session, "Find the bug.")
-    (call,) = [event for event in seen if isinstance(event, events.ToolStarted)]
+    (call,) = of(events.ToolStarted, seen)
     told = [event for event in seen if isinstance(event, events.ToolProgress) and event.call_id == call.call_id]
     stood = [event.subtask for event in told if event.subtask is not None]
     assert [event.text for event in told] == [each.text for each in stood]
@@ -224,7 +177,7 @@ async def test_its_progress_is_seen_under_the_call_it_works_for(server: Anthropi
     assert "$0." in told[-1].text
     assert stood[-1].log == f"{session.id}:sub:{sub_folders(session)[0].name.rpartition('.')[2]}"
     assert not any(each.log for each in stood[:-1])
-    (finished,) = [event for event in seen if isinstance(event, events.ToolFinished)]
+    (finished,) = of(events.ToolFinished, seen)
     assert "3 model calls" in finished.summary
     async with talking(tmp_path, OPUS, resume=session.id) as session:
         assert await session.agent.subtask_progress(call.call_id) == stood[-1]
@@ -236,12 +189,7 @@ async def test_its_progress_is_seen_under_the_call_it_works_for(server: Anthropi
 
 
 async def test_its_calls_pass_the_same_gate(server: AnthropicServer, tmp_path: Path) -> None:
-    asked: list[PermissionQuestion] = []
-
-    async def no(question: PermissionQuestion) -> PermissionAnswer:
-        asked.append(question)
-        return PermissionAnswer(allowed=False)
-
+    person = Person(allowed=False)
     outside = tmp_path / "outside.txt"
     outside.write_text("private")
 
@@ -254,10 +202,10 @@ async def test_its_calls_pass_the_same_gate(server: AnthropicServer, tmp_path: P
 
     wrapper = Call("agentic_read_file", {"path": str(outside), "question": QUESTION})
     server.script = step
-    async with talking(tmp_path, OPUS, ask=no) as session:
+    async with talking(tmp_path, OPUS, ask=person) as session:
         seen = await say(session, "Look.")
-        (call,) = [event for event in seen if isinstance(event, events.ToolStarted)]
-    assert [(question.tool, question.call_id) for question in asked] == [("read_file", call.call_id)]
+        (call,) = of(events.ToolStarted, seen)
+    assert [(question.tool, question.call_id) for question in person.asked] == [("read_file", call.call_id)]
     assert "private" not in "".join(bodies(server, subtask=True))
     async with talking(tmp_path, {**OPUS, "permissions.deny": '["read_file(calc.py)"]'}) as session:
         server.script = delegating(Call("agentic_read_file", {"path": "calc.py", "question": QUESTION}))
@@ -267,21 +215,18 @@ async def test_its_calls_pass_the_same_gate(server: AnthropicServer, tmp_path: P
     begun = len(bodies(server, subtask=True))
     async with talking(tmp_path, {**OPUS, "permissions.deny": '["agentic_read_file(calc.py)"]'}) as session:
         seen = await say(session, "Look.")
-    assert [event.status for event in seen if isinstance(event, events.ToolFinished)] == ["denied"]
+    assert [event.status for event in of(events.ToolFinished, seen)] == ["denied"]
     assert len(bodies(server, subtask=True)) == begun
 
 
 async def test_an_approval_nobody_can_give_ends_the_turn(server: AnthropicServer, tmp_path: Path) -> None:
-    async def nobody(question: PermissionQuestion) -> PermissionAnswer:
-        raise NobodyToAsk(question)
-
     outside = Call("read_file", {"path": "/etc/hostname"})
     wrapper = Call("agentic_research", {"question": QUESTION})
     server.script = lambda request: Step(calls=(outside if is_subtask(request) else wrapper,))
     async with talking(tmp_path, OPUS, ask=nobody) as session:
         seen = await say(session, "Look.")
         assert session.agent.engine.view.unanswered() == ()
-    assert [event.kind for event in seen if isinstance(event, events.TurnFailed)] == ["needs_approval"]
+    assert [event.kind for event in of(events.TurnFailed, seen)] == ["needs_approval"]
 
 
 async def test_stopping_the_turn_stops_its_subtasks(server: AnthropicServer, tmp_path: Path) -> None:
@@ -311,11 +256,7 @@ async def test_stopping_the_turn_stops_its_subtasks(server: AnthropicServer, tmp
         assert all(" · stopped · " in text and f"log {session.id}:sub:" in text for text in last.values())
         assert session.agent.engine.view.unanswered() == ()
         for folder in sub_folders(session):
-            store = await LogStore.open(folder)
-            try:
-                assert broken_rules(View(await store.load()).messages()) == []
-            finally:
-                await store.close()
+            assert broken_rules(View(await saved_in(folder)).messages()) == []
 
 
 async def test_several_run_at_once_but_not_too_many(server: AnthropicServer, tmp_path: Path) -> None:
@@ -365,7 +306,7 @@ async def test_a_failing_subtask_is_an_answer_not_the_end_of_the_turn(server: An
     server.script = step
     async with talking(tmp_path, OPUS) as session:
         seen = await say(session, "Look.")
-    (result,) = [event for event in seen if isinstance(event, events.ToolFinished)]
+    (result,) = of(events.ToolFinished, seen)
     assert result.status == "error"
     assert "no such thing" in result.text
     assert "plain tools" in result.text
@@ -389,7 +330,7 @@ async def test_the_ceiling_counts_what_subtasks_cost(server: AnthropicServer, tm
         tracker = session.agent.tracker
         # Its own calls alone would have stayed far below.
         assert tracker.turn.cost_usd - tracker.subtasks.cost_usd < first / 2
-    (failed,) = [event for event in seen if isinstance(event, events.TurnFailed)]
+    (failed,) = of(events.TurnFailed, seen)
     assert failed.kind == "cost_ceiling"
     made = server.model_requests[before:]
     assert 1 < len(made) < 16
@@ -408,28 +349,25 @@ async def test_a_subtasks_call_that_would_break_the_ceiling_is_not_made(
         seen = await say(session, "Look.")
         assert session.agent.tracker.session.cost_usd < 0.075
         assert session.agent.engine.view.unanswered() == ()
-    (failed,) = [event for event in seen if isinstance(event, events.TurnFailed)]
+    (failed,) = of(events.TurnFailed, seen)
     assert failed.kind == "cost_ceiling"
     assert "input alone" in failed.message
-    (result,) = [event for event in seen if isinstance(event, events.ToolFinished)]
+    (result,) = of(events.ToolFinished, seen)
     assert result.status == "error"
     assert "input alone" in result.text
     assert (len(bodies(server, subtask=False)), len(bodies(server, subtask=True))) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    "url", ["http://127.0.0.1:9/", "http://10.0.0.1/", "http://[::1]/", "docs.example", "ftp://x/"]
-)
-async def test_an_address_that_fetch_url_refuses_costs_nothing(
-    url: str, server: AnthropicServer, tmp_path: Path
-) -> None:
-    server.script = delegating(Call("agentic_fetch_url", {"url": url, "question": QUESTION}))
+async def test_an_address_that_fetch_url_refuses_costs_nothing(server: AnthropicServer, tmp_path: Path) -> None:
+    urls = ["http://127.0.0.1:9/", "http://10.0.0.1/", "http://[::1]/", "docs.example", "ftp://x/"]
+    server.script = delegating(*(Call("agentic_fetch_url", {"url": url, "question": QUESTION}) for url in urls))
     async with talking(tmp_path, {**OPUS, "permissions.mode": "allow"}) as session:
         seen = await say(session, "Look.")
         assert sub_folders(session) == []
-    (result,) = [event for event in seen if isinstance(event, events.ToolFinished)]
-    assert result.status == "error"
-    assert "not on the public network" in result.text or "no web address" in result.text
+    answers = of(events.ToolFinished, seen)
+    assert [event.status for event in answers] == ["error"] * len(urls)
+    for event in answers:
+        assert "not on the public network" in event.text or "no web address" in event.text
 
 
 async def test_a_page_is_fetched_and_read_by_a_subtask(server: AnthropicServer, tmp_path: Path) -> None:
@@ -449,39 +387,24 @@ async def test_a_page_is_fetched_and_read_by_a_subtask(server: AnthropicServer, 
             server.script = step
             async with talking(tmp_path, allowed) as session:
                 seen = await say(session, "Look it up.")
-            assert [event.status for event in seen if isinstance(event, events.ToolFinished)] == ["ok"]
+            assert [event.status for event in of(events.ToolFinished, seen)] == ["ok"]
             assert words in bodies(server, subtask=True)[-1]
             assert words not in bodies(server, subtask=False)[-1]
 
 
-async def test_a_wrong_path_costs_nothing(tmp_path: Path) -> None:
-    async with talking(tmp_path) as session:
-        seen = await say(session, "ask calcc.py what is this?")
-        assert sub_folders(session) == []
-    (result,) = [event for event in seen if isinstance(event, events.ToolFinished)]
-    assert result.status == "error"
-    assert "calc.py" in result.text
-
-
 async def test_offline_it_works_too(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
-        seen = await say(session, 'ask calc.py "what does add do?", then research "what is here"')
+        seen = await say(
+            session, 'ask calc.py "what does add do?", then research "what is here", then ask calcc.py what is this?'
+        )
         assert len(sub_folders(session)) == 2
-    asked, researched = [event for event in seen if isinstance(event, events.ToolFinished)]
+    asked, researched, wrong = of(events.ToolFinished, seen)
     assert (asked.name, researched.name) == ("agentic_read_file", "agentic_research")
     assert (asked.status, researched.status) == ("ok", "ok")
     assert "return a - b" in asked.text
     assert "test_calc.py" in researched.text
-
-
-async def test_the_wrappers_can_be_left_out(tmp_path: Path) -> None:
-    async with talking(tmp_path) as session:
-        offered = [tool for tool in session.agent.tools() if tool.name.startswith("agentic_")]
-        assert {tool.name for tool in offered} >= set(WRAPPERS)
-        for tool in offered:
-            assert "INSTEAD OF" in tool.description
-            assert "DO NOT" in tool.description
-            assert "narrower" in tool.description
+    # A wrong path costs nothing.
+    assert (wrong.status, "calc.py" in wrong.text) == ("error", True)
     async with talking(tmp_path, {"agentic.enabled": "false"}) as session:
         assert not [tool for tool in session.agent.tools() if tool.name.startswith("agentic_")]
 
@@ -491,13 +414,6 @@ async def test_a_small_model_that_is_none_is_an_error_of_the_configuration(tmp_p
         async with talking(tmp_path, {"agentic.small_model": "foo"}):
             pass
     assert list((tmp_path / "home" / "sessions").iterdir()) == []
-
-
-async def test_another_small_model_can_be_named(server: AnthropicServer, tmp_path: Path) -> None:
-    server.script = delegating(Call("agentic_read_file", {"path": "calc.py", "question": QUESTION}))
-    async with talking(tmp_path, {**OPUS, "agentic.small_model": "claude-opus-5-5"}) as session:
-        await say(session, "Find the bug.")
-    assert {request.json["model"] for request in server.model_requests if request.json} == {"claude-opus-5-5"}
 
 
 def test_a_card_opened_later_counts_summaries_and_broken_calls_too() -> None:
@@ -510,3 +426,84 @@ def test_a_card_opened_later_counts_summaries_and_broken_calls_too() -> None:
     )
     assert past_progress("20260101-000000-abcd:sub:1234", [paid, summarised]).cost_usd == 0.75
     assert past_progress("20260101-000000-abcd:sub:1234", [said]).cost_usd is None
+
+
+# A question about a large tree: what the session's own context holds at its peak, and the bill
+
+
+AREAS = ("billing", "search", "storage", "transport")
+FILES = 25
+READ = 6
+"""Files of an area that are read to answer the question about it."""
+
+
+def large_tree(project: Path) -> None:
+    for area in AREAS:
+        (project / area).mkdir(parents=True)
+        for number in range(FILES):
+            lines = (f"def {area}_{number}_{each}(value):  # retry {each % 7} times\n" for each in range(400))
+            (project / area / f"part_{number:02}.py").write_text("".join(lines))
+
+
+def looking(area: str, position: int) -> Call | None:
+    """What is done, one call after another, to find out how an area does it."""
+    calls = [Call("list_dir", {"path": area}), Call("grep", {"pattern": "retry 3", "path": f"{area}/part_00.py"})]
+    calls += [Call("read_file", {"path": f"{area}/part_{number:02}.py"}) for number in range(READ)]
+    return calls[position] if position < len(calls) else None
+
+
+class Researcher:
+    """Answers by how often it was asked, not by what a request shows: a summary may take that away."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, request: ParsedRequest) -> Step:
+        if is_subtask(request):
+            area = next(area for area in AREAS if f'List "{area}"' in request.prompt)
+            call = looking(area, request.position)
+            return Step(calls=(call,)) if call else Step(text=f"{area}: each function retries, see part_00.py:4.")
+        if asks_for_summary(request):
+            return Step(text=HANDOVER)
+        self.asked += 1
+        if "agentic_research" in request.tools:
+            asked = (Call("agentic_research", {"question": "How does it retry?", "path": area}) for area in AREAS)
+            return Step(calls=tuple(asked)) if self.asked == 1 else Step(text="All areas retry.")
+        place, position = divmod(self.asked - 1, READ + 2)
+        call = looking(AREAS[place], position) if place < len(AREAS) else None
+        return Step(calls=(call,)) if call else Step(text="All areas retry.")
+
+
+async def researched(server: ProtocolServer, folder: Path, settings: Mapping[str, str]) -> tuple[int, float]:
+    """The most input tokens of a call of the session itself, and the cost it shows, checked against the server's."""
+    server.script = Researcher()
+    already, answered = sum((await billed(server)).values()), len(server.answers)
+    async with talking(folder, settings) as session:
+        seen = await goes_on(session, "How does each area of this tree retry?")
+        finished = seen[-1]
+        assert isinstance(finished, events.TurnFinished)
+        assert finished.text == "All areas retry."
+        shown = session.agent.tracker.session.cost_usd
+        stats = session.agent.context_stats()
+    assert finished.cost_usd == stats.cost_usd == shown
+    assert shown == pytest.approx(sum((await billed(server)).values()) - already)
+    asked = {request.number: request for request in server.model_requests}
+    own = [
+        counted(answer).input_tokens
+        for answer in server.answers[answered:]
+        if answer.usage and answer.number in asked and b"on behalf of another agent" not in asked[answer.number].body
+    ]
+    return max(own), shown
+
+
+@pytest.mark.parametrize("provider", ["anthropic", pytest.param("gemini", marks=pytest.mark.soak)])
+async def test_with_wrappers_the_sessions_own_context_stays_below_a_fifth(
+    provider: str, tmp_path: Path, serve: Serve
+) -> None:
+    large_tree(tmp_path / "project")
+    server = serve(serving(provider, Script()))
+    settings = {"model.id": MODELS[provider]}
+    without, dear = await researched(server, tmp_path, {**settings, "agentic.enabled": "false"})
+    within, cheap = await researched(server, tmp_path, settings)
+    assert within <= without / 5
+    assert cheap < dear

@@ -9,11 +9,11 @@ from threading import Event
 
 import pytest
 
+from tests.agent.serving import Serve
 from tests.agent.summaries import HANDOVER, Reader
-from tests.agent.talking import saved, say, shown, talking
+from tests.agent.talking import of, saved, say, shown, talking
 from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.context.effects import Refusal
@@ -131,12 +131,7 @@ async def say_until_it_waits(it: Watched, text: str, held: Event) -> list[events
 
 @asynccontextmanager
 async def watched(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    summary: Step,
-    *,
-    tight: bool = False,
-    resume: str | None = None,
+    folder: Path, serve: Serve, summary: Step, *, tight: bool = False, resume: str | None = None
 ) -> AsyncIterator[Watched]:
     """A session whose third page makes a summary due; `summary` is how it is written. `tight`: six pages do not fit."""
     if not (folder / "project").exists():
@@ -146,18 +141,16 @@ async def watched(
             (folder / "project" / f"page_{number}.txt").write_text(text)
     reader = Reader(Reading(), lambda _: summary)
     window = 20_000 if tight else 60_000
-    with in_thread(AnthropicServer(reader, windows={CLAUDE: window})) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        # Set, too: the server's word comes too late for a busy machine.
-        settings = {**SOON, "context.context_window": str(window), **({"context.max_tokens": "1024"} if tight else {})}
-        async with talking(folder, settings, resume=resume) as session:
-            yield Watched(session, server, reader)
+    server = serve(AnthropicServer(reader, windows={CLAUDE: window}))
+    # Set, too: the server's word comes too late for a busy machine.
+    settings = {**SOON, "context.context_window": str(window), **({"context.max_tokens": "1024"} if tight else {})}
+    async with talking(folder, settings, resume=resume) as session:
+        yield Watched(session, server, reader)
 
 
-async def test_the_turn_goes_on_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_turn_goes_on_while_it_is_written(tmp_path: Path, serve: Serve) -> None:
     held = Event()
-    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER, held=held)) as it:
+    async with watched(tmp_path, serve, Step(text=HANDOVER, held=held)) as it:
         told = await say(it.session, "Read the pages. Never touch page_2.txt!")
         await it.until(begins)
         # The turn is over, and nothing of it waited for the summary.
@@ -176,10 +169,8 @@ async def test_the_turn_goes_on_while_it_is_written(tmp_path: Path, monkeypatch:
         it.check()
 
 
-async def test_a_turn_that_runs_takes_it_in_before_its_next_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER)) as it:
+async def test_a_turn_that_runs_takes_it_in_before_its_next_call(tmp_path: Path, serve: Serve) -> None:
+    async with watched(tmp_path, serve, Step(text=HANDOVER)) as it:
         await say(it.session, "Read the pages.")
         await it.until(lambda event: begins(event) or enters(event))
         told = await say(it.session, "Read the pages again.")
@@ -189,8 +180,8 @@ async def test_a_turn_that_runs_takes_it_in_before_its_next_call(
         assert len(entered) == len(it.summaries) > 0
 
 
-async def test_it_is_stopped_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with watched(tmp_path, monkeypatch, SLOW) as it:
+async def test_it_is_stopped_alone(tmp_path: Path, serve: Serve) -> None:
+    async with watched(tmp_path, serve, SLOW) as it:
         await say(it.session, "Read the pages.")
         await it.until_it_costs()
         before = it.shown
@@ -208,8 +199,8 @@ async def test_it_is_stopped_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("change", ["pin", "rewind", "undo", "swap", "compact"])
-async def test_what_makes_it_wrong_drops_it(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with watched(tmp_path, monkeypatch, SLOW) as it:
+async def test_what_makes_it_wrong_drops_it(change: str, tmp_path: Path, serve: Serve) -> None:
+    async with watched(tmp_path, serve, SLOW) as it:
         agent = it.session.agent
         await say(it.session, "Say something first.")
         plan_of = agent.engine.view.groups()[0].first
@@ -236,9 +227,9 @@ async def test_what_makes_it_wrong_drops_it(change: str, tmp_path: Path, monkeyp
         it.check()
 
 
-async def test_what_comes_after_it_leaves_it_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_comes_after_it_leaves_it_right(tmp_path: Path, serve: Serve) -> None:
     held = Event()
-    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER, held=held)) as it:
+    async with watched(tmp_path, serve, Step(text=HANDOVER, held=held)) as it:
         agent = it.session.agent
         await say(it.session, "Read the pages.")
         await say(it.session, "Say this.")
@@ -250,8 +241,8 @@ async def test_what_comes_after_it_leaves_it_right(tmp_path: Path, monkeypatch: 
         it.check()
 
 
-async def test_a_writer_that_fails_leaves_an_extract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with watched(tmp_path, monkeypatch, Step(fault=Fault(kind="bad_request"))) as it:
+async def test_a_writer_that_fails_leaves_an_extract(tmp_path: Path, serve: Serve) -> None:
+    async with watched(tmp_path, serve, Step(fault=Fault(kind="bad_request"))) as it:
         await say(it.session, "Read the pages.")
         await it.until(enters)
         (entry,) = it.summaries
@@ -259,11 +250,9 @@ async def test_a_writer_that_fails_leaves_an_extract(tmp_path: Path, monkeypatch
         it.check()
 
 
-async def test_a_turn_waits_only_where_its_request_does_not_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_turn_waits_only_where_its_request_does_not_fit(tmp_path: Path, serve: Serve) -> None:
     held = Event()
-    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER, held=held), tight=True) as it:
+    async with watched(tmp_path, serve, Step(text=HANDOVER, held=held), tight=True) as it:
         told = await say_until_it_waits(it, "Read all the pages.", held)
         await it.until(lambda _: bool(it.summaries))
         (waited,) = [entry.waited_s for entry in it.summaries if entry.waited_s]
@@ -273,24 +262,22 @@ async def test_a_turn_waits_only_where_its_request_does_not_fit(
         it.check()
 
 
-async def test_an_overflow_takes_in_the_summary_that_is_being_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_overflow_takes_in_the_summary_that_is_being_written(tmp_path: Path, serve: Serve) -> None:
     held = Event()
-    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER, held=held)) as it:
+    async with watched(tmp_path, serve, Step(text=HANDOVER, held=held)) as it:
         await say(it.session, "Read the pages.")
         await it.until(begins)
         told = await say_until_it_waits(it, "Is this too much?", held)
         # The summary made room enough, so nothing was cut for it.
-        assert [event.step for event in told if isinstance(event, events.ContextStep)] == ["summary"]
+        assert [event.step for event in of(events.ContextStep, told)] == ["summary"]
         (entry,) = it.summaries
         assert entry.model
         assert told[-1].__class__ is events.TurnFinished
         it.check()
 
 
-async def test_the_wait_is_stopped_and_the_turn_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with watched(tmp_path, monkeypatch, SLOW, tight=True) as it:
+async def test_the_wait_is_stopped_and_the_turn_goes_on(tmp_path: Path, serve: Serve) -> None:
+    async with watched(tmp_path, serve, SLOW, tight=True) as it:
         told: list[events.AgentEvent] = []
         async for event in it.session.agent.run("Read all the pages."):
             told.append(event)
@@ -303,14 +290,14 @@ async def test_the_wait_is_stopped_and_the_turn_goes_on(tmp_path: Path, monkeypa
         it.check()
 
 
-async def test_a_session_that_is_closed_meanwhile_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with watched(tmp_path, monkeypatch, SLOW) as it:
+async def test_a_session_that_is_closed_meanwhile_is_as_it_was(tmp_path: Path, serve: Serve) -> None:
+    async with watched(tmp_path, serve, SLOW) as it:
         await say(it.session, "Read the pages.")
         assert it.session.agent.engine.writing is not None
         before, name = it.shown, it.session.id
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "summary"]
     assert shown(View(await saved(tmp_path))) == before
-    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER), resume=name) as it:
+    async with watched(tmp_path, serve, Step(text=HANDOVER), resume=name) as it:
         # The user begins to write: what is due before the next turn is done meanwhile.
         await it.session.agent.prepare_ahead()
         await it.until(enters)
@@ -319,15 +306,16 @@ async def test_a_session_that_is_closed_meanwhile_is_as_it_was(tmp_path: Path, m
         it.check()
 
 
-async def test_the_record_of_a_finished_task_is_there_before_the_next_task_is_sent(tmp_path: Path) -> None:
-    async with talking(tmp_path) as session:
-        (tmp_path / "project" / "long.txt").write_text("".join(f"line {i} of the file\n" for i in range(1_500)))
-        await say(session, "read long.txt")
-        await say(session, "mark task done the file is known")
-        assert "line 12 of" in shown(session.agent.engine.view)
-        told = await say(session, "list .")
-        kinds = [event for event in told if isinstance(event, events.ContextStep | events.ModelCallStarted)]
-        assert isinstance(kinds[0], events.ContextStep)
-        assert (kinds[0].step, kinds[0].error) == ("checkpoint", "")
-        assert "line 12 of" not in shown(session.agent.engine.view)
-        assert not any(isinstance(event, events.ContextStepStarted) and event.in_background for event in told)
+async def test_the_record_of_a_finished_task_is_there_before_the_next_task_is_sent(
+    session: Session, tmp_path: Path
+) -> None:
+    (tmp_path / "project" / "long.txt").write_text("".join(f"line {i} of the file\n" for i in range(1_500)))
+    await say(session, "read long.txt")
+    await say(session, "mark task done the file is known")
+    assert "line 12 of" in shown(session.agent.engine.view)
+    told = await say(session, "list .")
+    kinds = [event for event in told if isinstance(event, events.ContextStep | events.ModelCallStarted)]
+    assert isinstance(kinds[0], events.ContextStep)
+    assert (kinds[0].step, kinds[0].error) == ("checkpoint", "")
+    assert "line 12 of" not in shown(session.agent.engine.view)
+    assert not any(isinstance(event, events.ContextStepStarted) and event.in_background for event in told)

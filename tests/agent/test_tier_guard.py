@@ -26,33 +26,25 @@ def guarded(mode: Any) -> Settings:
 
 
 @pytest.mark.parametrize("model", SMALL)
-def test_it_warns_and_names_a_better_model_and_the_small_one(model: str) -> None:
-    notice = check_parent(guarded("warn"), CATALOGUE.quick_profile(model))
+def test_it_warns_or_refuses_and_names_a_better_model_and_the_small_one(model: str) -> None:
+    profile = CATALOGUE.quick_profile(model)
+    notice = check_parent(guarded("warn"), profile)
     assert notice is not None
-
     assert model in notice.text
-    provider = "gemini-3.1-pro-preview" if model.startswith("gemini") else "claude-opus-5-5"
+    better = "gemini-3.1-pro-preview" if model.startswith("gemini") else "claude-opus-5-5"
     small = "gemini-3.8-flash" if model.startswith("gemini") else "claude-haiku-5-5"
-    assert f"--model {provider} --agentic-small-model {small}" in notice.hint
+    assert f"--model {better} --agentic-small-model {small}" in notice.hint
     assert "--small-tier-parent=allow" in notice.hint
-
-
-@pytest.mark.parametrize("model", SMALL)
-def test_it_refuses(model: str) -> None:
     with pytest.raises(SmallTierRefused) as refused:
-        check_parent(guarded("refuse"), CATALOGUE.quick_profile(model))
+        check_parent(guarded("refuse"), profile)
     assert model in refused.value.message
     assert "--model" in refused.value.hint
 
 
 @pytest.mark.parametrize("mode", ["warn", "refuse", "allow"])
-def test_it_says_nothing_of_larger_models_and_unknown_ones(mode: str) -> None:
+def test_it_says_nothing_of_others_and_is_skipped_for_one_shot_and_for_yolo(mode: str) -> None:
     for model in (*LARGER, "claude-next-9", "offline"):
         assert check_parent(guarded(mode), CATALOGUE.quick_profile(model)) is None
-
-
-@pytest.mark.parametrize("mode", ["warn", "refuse"])
-def test_it_is_skipped_for_one_shot_and_for_yolo(mode: str) -> None:
     small = CATALOGUE.quick_profile(SMALL[0])
     assert check_parent(guarded(mode), small, one_shot=True) is None
     assert check_parent(guarded(mode), small, yolo=True) is None

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.talking import say, talking
+from tests.agent.serving import Serve
+from tests.agent.talking import Person, failures, goes_on, of, results, say, talking
 from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Call, Script, Step
 from tui_agent.agent import events
+from tui_agent.agent.agent import nobody
 from tui_agent.agent.turn.watchdog import (
     ContextGrowth,
     CostBurn,
@@ -33,19 +35,12 @@ from tui_agent.conversation.entries import Cleared, Message, tool_result, user_m
 from tui_agent.conversation.view import View
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings.schema import WatchdogSettings
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
-from tui_agent.tools.gate.permissions import NobodyToAsk
 
 A = ToolCalled("read_file", '{"path":"main.go"}')
 B = ToolCalled("read_file", '{"path":"util.go"}')
 SAME_FILE = ToolCalled("read_file", '{"path":"/workspace/main.go"}')
 WAITED = [ToolCalled("command_output", '{"process":1}')]
 LOOP = ", then ".join(["read calc.py"] * 7)
-
-
-@pytest.fixture(autouse=True)
-def _no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
 
 
 def told(signal: Signal, observations: Iterable[Observation]) -> list[int]:
@@ -170,20 +165,12 @@ def test_the_log_is_read_once() -> None:
 
 async def test_an_alert_is_told_once_and_the_turn_goes_on(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
-        seen = await say(session, LOOP)
-    alerts = [event for event in seen if isinstance(event, events.Alert)]
+        seen = await goes_on(session, LOOP)
+    alerts = of(events.Alert, seen)
     assert [(alert.signal, alert.action) for alert in alerts] == [("repeated-tool-call", "warn")]
     assert "calc.py" in alerts[0].text
     assert alerts[0].hint
-    assert sum(isinstance(event, events.ToolFinished) for event in seen) == 7
-    assert isinstance(seen[-1], events.TurnFinished)
-    assert seen[-1].stop_reason == "end_turn"
-
-
-@pytest.mark.parametrize("given", [{"watchdog.mode": "off"}, {"safety.notices": "false"}])
-async def test_it_is_silent_where_it_is_off(given: dict[str, str], tmp_path: Path) -> None:
-    async with talking(tmp_path, given) as session:
-        assert not [event for event in await say(session, LOOP) if isinstance(event, events.Alert)]
+    assert len(of(events.ToolFinished, seen)) == 7
 
 
 async def test_reading_again_and_again_is_a_loop_even_if_the_results_were_cleared(tmp_path: Path) -> None:
@@ -193,8 +180,8 @@ async def test_reading_again_and_again_is_a_loop_even_if_the_results_were_cleare
             (tmp_path / "project" / name).write_text("".join(f"line {n} of {name}\n" for n in range(1_500)))
         seen = await say(session, ", then ".join(f"read {name}" for name in names))
     assert len([event for event in seen if isinstance(event, events.ContextStep) and event.step == "cleared"]) > 2
-    assert len([event for event in seen if isinstance(event, events.ToolFinished)]) == len(names)
-    assert [event.signal for event in seen if isinstance(event, events.Alert)].count("repeated-tool-call") == 1
+    assert len(of(events.ToolFinished, seen)) == len(names)
+    assert [event.signal for event in of(events.Alert, seen)].count("repeated-tool-call") == 1
 
 
 async def test_a_watchdog_of_ones_own_watches_a_session(tmp_path: Path) -> None:
@@ -204,89 +191,69 @@ async def test_a_watchdog_of_ones_own_watches_a_session(tmp_path: Path) -> None:
 
     async with talking(tmp_path, watchdog=TooManyReads()) as session:
         seen = await say(session, "read calc.py, then read calc.py")
-    assert [event.signal for event in seen if isinstance(event, events.Alert)] == ["reads", "reads"]
+    assert [event.signal for event in of(events.Alert, seen)] == ["reads", "reads"]
+
+
+async def test_it_is_silent_where_it_is_off_and_needs_an_approval_where_nobody_is(tmp_path: Path) -> None:
+    for given in ({"watchdog.mode": "off"}, {"safety.notices": "false"}):
+        async with talking(tmp_path, given) as session:
+            assert of(events.Alert, await goes_on(session, LOOP)) == []
+    async with talking(tmp_path, {"watchdog.mode": "prompt"}, ask=nobody) as session:
+        assert failures(await say(session, LOOP)) == ["needs_approval"]
 
 
 async def test_asked_and_allowed_the_turn_goes_on(tmp_path: Path) -> None:
-    asked: list[PermissionQuestion] = []
-
-    async def go_on(question: PermissionQuestion) -> PermissionAnswer:
-        asked.append(question)
-        return PermissionAnswer(allowed=True)
-
-    async with talking(tmp_path, {"watchdog.mode": "prompt"}, ask=go_on) as session:
+    person = Person()
+    async with talking(tmp_path, {"watchdog.mode": "prompt"}, ask=person) as session:
         seen = await say(session, LOOP)
-    assert [question.tool for question in asked] == ["watchdog"]
-    assert "5 times in a row" in asked[0].preview.text
-    assert sum(isinstance(event, events.ToolFinished) for event in seen) == 7
+    assert person.tools == ["watchdog"]
+    assert "5 times in a row" in person.asked[0].preview.text
+    assert len(of(events.ToolFinished, seen)) == 7
 
 
 async def test_asked_and_refused_the_turn_ends_with_everything_kept(tmp_path: Path) -> None:
-    async def stop(question: PermissionQuestion) -> PermissionAnswer:
-        return PermissionAnswer(allowed=False, feedback="look at test_calc.py")
-
+    stop = Person(allowed=False, feedback="look at test_calc.py")
     async with talking(tmp_path, {"watchdog.mode": "prompt"}, ask=stop) as session:
         seen = await say(session, LOOP)
         view = session.agent.engine.view
         assert view.unanswered() == ()
         assert broken_rules(view.messages()) == []
-        answers = [
-            block.text for message in view.messages() for block in message.blocks if isinstance(block, ToolResult)
-        ]
+        answers = [result.text for result in results(session)]
         assert len(answers) == 5
         assert "stopped the turn" in answers[-1]
         assert "they said: look at test_calc.py" in answers[-1]
         again = await say(session, "read test_calc.py")
-    failed = [event for event in seen if isinstance(event, events.TurnFailed)]
+    failed = of(events.TurnFailed, seen)
     assert [(event.kind, event.retryable) for event in failed] == [("watchdog", False)]
     assert "look at test_calc.py" in failed[0].message
-    assert sum(isinstance(event, events.ToolFinished) for event in seen) == 4
-    assert not [event for event in again if isinstance(event, events.TurnFailed)]
+    assert len(of(events.ToolFinished, seen)) == 4
+    assert not of(events.TurnFailed, again)
 
 
-async def test_with_nobody_to_ask_the_turn_needs_an_approval(tmp_path: Path) -> None:
-    async def nobody(question: PermissionQuestion) -> PermissionAnswer:
-        raise NobodyToAsk(question)
-
-    async with talking(tmp_path, {"watchdog.mode": "prompt"}, ask=nobody) as session:
-        seen = await say(session, LOOP)
-    assert [event.kind for event in seen if isinstance(event, events.TurnFailed)] == ["needs_approval"]
-
-
-async def test_it_escalates_to_the_frontier_model_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_escalates_to_the_frontier_model_by_itself(tmp_path: Path, serve: Serve) -> None:
     reading = Step(text="", calls=(Call("read_file", {"path": "calc.py"}),))
-    async with AnthropicServer(Script.of(*[reading] * 12, Step(text="Done."))) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        given = {"model.id": "claude-haiku-4-5", "watchdog.mode": "auto", "permissions.mode": "allow"}
-        async with talking(tmp_path, given) as session:
-            seen = await say(session, "read calc.py")
-            assert session.agent.profile.id == "claude-opus-5-5"
-        assert server.violations == []
-        asked = [request.json["model"] for request in server.model_requests if request.json]
-    alerts = [event for event in seen if isinstance(event, events.Alert)]
+    server = serve(AnthropicServer(Script.of(*[reading] * 12, Step(text="Done."))))
+    given = {"model.id": "claude-haiku-4-5", "watchdog.mode": "auto", "permissions.mode": "allow"}
+    async with talking(tmp_path, given) as session:
+        seen = await goes_on(session, "read calc.py")
+        assert session.agent.profile.id == "claude-opus-5-5"
+    asked = [request.json["model"] for request in server.model_requests if request.json]
+    alerts = of(events.Alert, seen)
     assert [alert.action for alert in alerts] == ["escalate"]
-    assert [event.model for event in seen if isinstance(event, events.ModelChanged)] == ["anthropic:claude-opus-5-5"]
+    assert [event.model for event in of(events.ModelChanged, seen)] == ["anthropic:claude-opus-5-5"]
     assert asked == ["claude-haiku-4-5"] * 5 + ["claude-opus-5-5"] * 8
-    assert isinstance(seen[-1], events.TurnFinished)
-    assert seen[-1].stop_reason == "end_turn"
 
 
-async def test_it_can_be_escalated_by_hand_also_while_a_turn_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_it_can_be_escalated_by_hand_also_while_a_turn_runs(tmp_path: Path, serve: Serve) -> None:
     reading = Step(calls=(Call("read_file", {"path": "calc.py"}),))
-    async with AnthropicServer(Script.of(reading, reading, Step(text="Done."))) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        async with talking(tmp_path, {"model.id": "claude-sonnet-5-5"}) as session:
-            async for event in session.agent.run("read calc.py"):
-                if isinstance(event, events.ModelCallStarted) and event.model.endswith("sonnet-5-5"):
-                    assert await session.agent.escalate() == "anthropic:claude-opus-5-5"
-            assert await session.agent.escalate() == ""
-        async with talking(tmp_path, {"model.id": "claude-sonnet-5-5"}) as session:
-            assert await session.agent.escalate() == "anthropic:claude-opus-5-5"
-            assert session.agent.profile.id == "claude-opus-5-5"
-        assert server.violations == []
-        asked = [request.json["model"] for request in server.model_requests if request.json]
+    server = serve(AnthropicServer(Script.of(reading, reading, Step(text="Done."))))
+    async with talking(tmp_path, {"model.id": "claude-sonnet-5-5"}) as session:
+        async for event in session.agent.run("read calc.py"):
+            if isinstance(event, events.ModelCallStarted) and event.model.endswith("sonnet-5-5"):
+                assert await session.agent.escalate() == "anthropic:claude-opus-5-5"
+        assert await session.agent.escalate() == ""
+    async with talking(tmp_path, {"model.id": "claude-sonnet-5-5"}) as session:
+        assert await session.agent.escalate() == "anthropic:claude-opus-5-5"
+        assert session.agent.profile.id == "claude-opus-5-5"
+    asked = [request.json["model"] for request in server.model_requests if request.json]
     assert asked == ["claude-sonnet-5-5", "claude-opus-5-5", "claude-opus-5-5"]

@@ -9,16 +9,13 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from tests.agent.models import Scripted, Stream
-from tests.agent.talking import saved, say, talking
+from tests.agent.models import Scripted, Stream, answers
+from tests.agent.serving import MODELS, Serve, serving
+from tests.agent.talking import failures, goes_on, of, saved, say, talking
 from tests.conversation.logs import broken_rules
-from tests.servers.anthropic import AnthropicServer
-from tests.servers.gemini import GeminiServer
-from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Script, Step
-from tests.servers.server import ProtocolServer
 from tui_agent.agent import events
-from tui_agent.agent.agent import Agent
+from tui_agent.agent.agent import Agent, nobody
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolDefinition
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest
@@ -26,8 +23,6 @@ from tui_agent.conversation.view import View
 from tui_agent.models.base import Completed, StreamEvent, TextDelta
 from tui_agent.session import Session
 from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView
-
-MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.1-pro-preview"}
 
 
 class Odd(BaseException):
@@ -102,22 +97,8 @@ class Answering(Raising):
         return None  # type: ignore[return-value]
 
 
-def answers(*blocks: Block) -> Stream:
-    """One whole answer."""
-
-    async def stream(_: ModelRequest) -> AsyncIterator[StreamEvent]:
-        calls = any(isinstance(block, ToolCall) for block in blocks)
-        yield Completed(blocks, Usage(input_tokens=100, output_tokens=10), "tool_calls" if calls else "end_turn")
-
-    return stream
-
-
 def calling(*names: str) -> Stream:
     return answers(*(ToolCall(f"call-{number}", name, "{}") for number, name in enumerate(names)))
-
-
-async def told_by(agent: Agent, prompt: str = "go on") -> list[events.AgentEvent]:
-    return [event async for event in agent.run(prompt)]
 
 
 def assert_paired(told: Sequence[events.AgentEvent]) -> None:
@@ -125,13 +106,9 @@ def assert_paired(told: Sequence[events.AgentEvent]) -> None:
     turns = [type(event) for event in told if isinstance(event, events.TurnStarted | events.TurnFinished)]
     assert turns == [events.TurnStarted, events.TurnFinished] * (len(turns) // 2)
     assert isinstance(told[-1], events.TurnFinished)
-    started = [event.call_id for event in told if isinstance(event, events.ToolStarted)]
-    finished = [event.call_id for event in told if isinstance(event, events.ToolFinished)]
+    started = [event.call_id for event in of(events.ToolStarted, told)]
+    finished = [event.call_id for event in of(events.ToolFinished, told)]
     assert sorted(started) == sorted(finished)
-
-
-def failures(told: Sequence[events.AgentEvent]) -> list[str]:
-    return [event.kind for event in told if isinstance(event, events.TurnFailed)]
 
 
 # Tools
@@ -142,10 +119,10 @@ def failures(told: Sequence[events.AgentEvent]) -> list[str]:
 async def test_what_a_tool_raises_is_its_calls_error_and_the_turn_goes_on(name: str, when: str, tmp_path: Path) -> None:
     model = Scripted(calling("raise_it", "raise_it"), answers(Text("So be it.")))
     agent = Agent(model, tools=[Raising(RAISED[name], when=when)])
-    told = await asyncio.wait_for(told_by(agent), 60)
+    told = await asyncio.wait_for(say(agent, "go on"), 60)
     assert_paired(told)
     assert failures(told) == []
-    finished = [event for event in told if isinstance(event, events.ToolFinished)]
+    finished = of(events.ToolFinished, told)
     assert [event.status for event in finished] == ["error", "error"]
     assert all("raise_it failed" in event.text and "failed: ." not in event.text for event in finished)
     assert isinstance(told[-1], events.TurnFinished)
@@ -155,43 +132,25 @@ async def test_what_a_tool_raises_is_its_calls_error_and_the_turn_goes_on(name: 
 
 async def test_a_tool_that_gives_nothing_back_is_an_error_of_its_call() -> None:
     agent = Agent(Scripted(calling("raise_it"), answers(Text("Done."))), tools=[Answering(ValueError)])
-    told = await told_by(agent)
+    told = await say(agent, "go on")
     assert_paired(told)
-    assert [event.status for event in told if isinstance(event, events.ToolFinished)] == ["error"]
+    assert [event.status for event in of(events.ToolFinished, told)] == ["error"]
     assert failures(told) == []
 
 
-@pytest.mark.parametrize("provider", MODELS)
-def test_what_is_raised_beside_others_leaves_their_results(
-    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_raised_beside_others_leaves_their_results(tmp_path: Path, serve: Serve) -> None:
     """In one batch a file is read, another is missing, and one lies outside: nobody can be asked about it."""
     outside = tmp_path / "outside.txt"
     outside.write_text("not yours")
     paths = ("calc.py", "missing.txt", str(outside), "test_calc.py")
     reading = tuple(Call("read_file", {"path": path}) for path in paths)
-    server: ProtocolServer = (AnthropicServer if provider == "anthropic" else GeminiServer)(
-        Script.of(Step(calls=reading), Step(text="Read."))
-    )
-
-    async def run() -> None:
-        from tui_agent.agent.agent import nobody
-
-        async with talking(tmp_path, {"model.id": MODELS[provider]}, ask=nobody) as session:
-            told = await say(session, "Read them.")
-            assert_paired(told)
-            assert failures(told) == ["needs_approval"]
-            statuses = [event.status for event in told if isinstance(event, events.ToolFinished)]
-            assert sorted(statuses) == ["error", "interrupted", "ok", "ok"]
-            again = await say(session, "Go on without it.")
-            assert failures(again) == []
-            assert_paired(again)
-
-    with in_thread(server):
-        for variable, value in server.environment.items():
-            monkeypatch.setenv(variable, value)
-        asyncio.run(run())
-        assert server.violations == []
+    serve(serving("gemini", Script.of(Step(calls=reading), Step(text="Read."))))
+    async with talking(tmp_path, {"model.id": MODELS["gemini"]}, ask=nobody) as session:
+        told = await say(session, "Read them.")
+        assert_paired(told)
+        assert failures(told) == ["needs_approval"]
+        assert sorted(event.status for event in of(events.ToolFinished, told)) == ["error", "interrupted", "ok", "ok"]
+        assert_paired(await goes_on(session, "Go on without it."))
 
 
 # Models
@@ -231,10 +190,10 @@ async def test_what_a_model_raises_fails_the_turn_and_the_next_one_works(name: s
         "after some text": ending_with(error, TextDelta("So far, ")),
     }
     agent = Agent(Scripted(broken[when], answers(Text("Here I am."))))
-    told = await asyncio.wait_for(told_by(agent), 60)
+    told = await asyncio.wait_for(say(agent, "go on"), 60)
     assert_paired(told)
     assert failures(told) == ["model_error"]
-    again = await told_by(agent, "again")
+    again = await say(agent, "again")
     assert_paired(again)
     assert failures(again) == []
     said = "So far, " in str(agent.engine.view.messages())
@@ -255,11 +214,11 @@ GARBAGE: dict[str, Stream] = {
 @pytest.mark.parametrize("name", GARBAGE)
 async def test_garbage_of_a_model_fails_the_turn_at_most_and_the_next_one_works(name: str) -> None:
     agent = Agent(Scripted(GARBAGE[name], *[GARBAGE[name]] * 4, answers(Text("Here I am."))))
-    told = await asyncio.wait_for(told_by(agent), 60)
+    told = await asyncio.wait_for(say(agent, "go on"), 60)
     assert_paired(told)
     assert len(failures(told)) <= 1
     agent = Agent(Scripted(answers(Text("Here I am."))), context=agent.engine)
-    again = await told_by(agent, "again")
+    again = await say(agent, "again")
     assert_paired(again)
     assert failures(again) == []
     assert ("Up to here." in str(agent.engine.view.messages())) == (name == "text that is none")
@@ -281,20 +240,20 @@ async def test_garbage_of_a_model_fails_the_turn_at_most_and_the_next_one_works(
 )
 async def test_odd_answers_are_kept_as_valid_ones(blocks: tuple[Block, ...]) -> None:
     agent = Agent(Scripted(answers(*blocks), answers(Text("Done."))), tools=[Raising(lambda: ValueError("x"))])
-    told = await told_by(agent)
+    told = await say(agent, "go on")
     assert_paired(told)
-    assert failures(await told_by(agent, "again")) == []
+    assert failures(await say(agent, "again")) == []
     # A window so small that all of it has to be shortened.
     agent.engine.learn_limit(agent.engine.budget.reserve + 300)
-    assert_paired(await told_by(agent, "once more"))
+    assert_paired(await say(agent, "once more"))
     assert broken_rules(agent.engine.view.messages()) == []
 
 
 async def test_an_answer_that_ends_early_is_void_and_tried_again() -> None:
     agent = Agent(Scripted(yielding(TextDelta("Half an")), answers(Text("A whole answer."))))
-    told = await told_by(agent)
+    told = await say(agent, "go on")
     assert_paired(told)
-    assert [event.kind for event in told if isinstance(event, events.Retrying)] == ["connection"]
+    assert [event.kind for event in of(events.Retrying, told)] == ["connection"]
     assert [block for message in agent.engine.view.messages() for block in message.blocks] == [
         Text("go on"),
         Text("A whole answer."),
@@ -320,15 +279,13 @@ def three_steps(request: ParsedRequest) -> Step:
     ("provider", "way"),
     [
         ("anthropic", "interrupt"),
-        ("anthropic", "leave"),
+        pytest.param("anthropic", "leave", marks=pytest.mark.soak),
         ("gemini", "cancel"),
         pytest.param("anthropic", "cancel", marks=pytest.mark.soak),
     ],
 )
-def test_a_stop_at_any_event_ends_all_that_began(
-    provider: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server: ProtocolServer = (AnthropicServer if provider == "anthropic" else GeminiServer)(three_steps)
+async def test_a_stop_at_any_event_ends_all_that_began(provider: str, way: str, tmp_path: Path, serve: Serve) -> None:
+    serve(serving(provider, three_steps))
 
     async def stopped_at(session: Session, number: int) -> bool:
         """Stop at this event; whether the turn had that many."""
@@ -354,20 +311,13 @@ def test_a_stop_at_any_event_ends_all_that_began(
             assert_paired(told)
         return len(told) >= number
 
-    async def run() -> None:
-        async with talking(tmp_path, {"model.id": MODELS[provider]}) as session:
-            number = 1
-            while await stopped_at(session, number):
-                number += 1
-            assert number > 20
-            assert failures(await say(session, "Once more.")) == []
-            assert broken_rules(View(list(session.agent.engine.view.log)).messages()) == []
-
-    with in_thread(server):
-        for variable, value in server.environment.items():
-            monkeypatch.setenv(variable, value)
-        asyncio.run(run())
-        assert server.violations == []
+    async with talking(tmp_path, {"model.id": MODELS[provider]}) as session:
+        number = 1
+        while await stopped_at(session, number):
+            number += 1
+        assert number > 20
+        assert failures(await say(session, "Once more.")) == []
+        assert broken_rules(View(list(session.agent.engine.view.log)).messages()) == []
 
 
 # The disk

@@ -1,22 +1,21 @@
 """Agents of the user's own, over the provider's protocol: what they get, how they are bounded, and what comes back."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.agent.talking import say, talking
+from tests.agent.serving import OPUS, is_subtask
+from tests.agent.talking import Person, of, say, talking
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Call, ParsedRequest, Script, Step
 from tui_agent.agent import events
-from tui_agent.agent.events import AgentEvent
 from tui_agent.agent.extensions.agents import GRANTABLE, own_agents
 from tui_agent.agent.extensions.files import ExtensionFolder
+from tui_agent.session import Session
 from tui_agent.settings import GivenValue
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 
-OPUS = {"model.id": "claude-opus-5-5"}
 REVIEWER = "---\ndescription: Looks for mistakes\ntools: Read, grep\nsteps: 4\n---\nYou are a strict reviewer."
 TASK = {"agent": "reviewer", "task": "Look at calc.py."}
 
@@ -26,31 +25,15 @@ def agent(folder: Path, name: str, text: str = REVIEWER) -> None:
     (folder / "agents" / f"{name}.md").write_text(text)
 
 
-@pytest.fixture
-async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServer]:
-    async with AnthropicServer(Script()) as running:
-        for name, value in running.environment.items():
-            monkeypatch.setenv(name, value)
-        yield running
-
-
-def is_agent(request: ParsedRequest) -> bool:
-    return "on behalf of another agent" in request.system
-
-
 def having(*calls: Call, inside: Callable[[ParsedRequest], Step]) -> Callable[[ParsedRequest], Step]:
     """The session makes these calls, then answers; an agent does what `inside` says."""
 
     def step(request: ParsedRequest) -> Step:
-        if is_agent(request):
+        if is_subtask(request):
             return inside(request)
         return Step(calls=calls) if request.position == 0 else Step(text="All done.")
 
     return step
-
-
-def finished(told: Sequence[AgentEvent]) -> list[events.ToolFinished]:
-    return [event for event in told if isinstance(event, events.ToolFinished)]
 
 
 async def test_an_agent_has_its_own_prompt_tools_and_model(server: AnthropicServer, tmp_path: Path) -> None:
@@ -65,7 +48,7 @@ async def test_an_agent_has_its_own_prompt_tools_and_model(server: AnthropicServ
     assert {tool["name"] for tool in inner["tools"]} == {"read_file", "grep"}
     assert "Have it reviewed" not in json.dumps(inner)
     assert "- reviewer: Looks for mistakes" in json.dumps(bodies[0]["system"])
-    [result] = finished(told)
+    [result] = of(events.ToolFinished, told)
     assert (result.status, result.text) == ("ok", "Line 5 subtracts.")
     assert server.violations == []
 
@@ -80,7 +63,7 @@ async def test_one_that_loops_or_overspends_is_stopped_with_what_it_found(
     server.script = having(Call("run_agent", TASK), Call("run_agent", dear), inside=lambda _: reading)
     async with talking(tmp_path, OPUS) as session:
         told = await say(session, "Have it reviewed.")
-    looped, spent = sorted(finished(told), key=lambda event: "budget" in event.text)
+    looped, spent = sorted(of(events.ToolFinished, told), key=lambda event: "budget" in event.text)
     assert "It was stopped after 4 model calls." in looped.text
     assert "its budget is" in spent.text
     assert all(event.status == "error" and "I look again." in event.text for event in (looped, spent))
@@ -88,38 +71,24 @@ async def test_one_that_loops_or_overspends_is_stopped_with_what_it_found(
     assert told[-1].text == "All done."
 
 
-async def test_one_cannot_call_what_it_was_not_given(server: AnthropicServer, tmp_path: Path) -> None:
+async def test_one_changes_files_only_if_it_may_and_that_passes_the_gate_and_can_be_put_back(
+    server: AnthropicServer, tmp_path: Path
+) -> None:
     agent(tmp_path / "home", "reviewer")
-
-    def inside(request: ParsedRequest) -> Step:
-        return Step(text=f"Told: {request.body!r}") if request.position else Step(calls=(writing,))
-
+    agent(tmp_path / "home", "writer", REVIEWER.replace("Read, grep", "Write"))
     writing = Call("write_file", {"path": "made.txt", "content": "x"})
-    server.script = having(Call("run_agent", TASK), inside=inside)
-    async with talking(tmp_path, {**OPUS, "permissions.mode": "allow"}) as session:
-        told = await say(session, "Go.")
-    assert "There is no tool write_file" in finished(told)[0].text
-    assert not (tmp_path / "project/made.txt").exists()
-
-
-async def test_what_one_changes_passes_the_gate_and_can_be_put_back(server: AnthropicServer, tmp_path: Path) -> None:
-    agent(tmp_path / "home", "reviewer", REVIEWER.replace("Read, grep", "Write"))
-    writing = Call("write_file", {"path": "made.txt", "content": "x"})
+    calls = [Call("run_agent", {"agent": name, "task": "Write."}) for name in ("reviewer", "writer")]
     server.script = having(
-        Call("run_agent", TASK),
-        inside=lambda request: Step(text="Written.") if request.position else Step(calls=(writing,)),
+        *calls,
+        inside=lambda request: Step(text=f"Told: {request.body!r}") if request.position else Step(calls=(writing,)),
     )
-    asked: list[PermissionQuestion] = []
-
-    async def yes(question: PermissionQuestion) -> PermissionAnswer:
-        asked.append(question)
-        return PermissionAnswer(allowed=True)
-
-    async with talking(tmp_path, {**OPUS, "permissions.mode": "ask"}, ask=yes) as session:
-        await say(session, "Go.")
+    person = Person()
+    async with talking(tmp_path, {**OPUS, "permissions.mode": "ask"}, ask=person) as session:
+        told = of(events.ToolFinished, await say(session, "Go."))
+        assert ["There is no tool write_file" in each.text for each in told].count(True) == 1
         made = tmp_path / "project/made.txt"
         assert made.exists()
-        assert [question.tool for question in asked] == ["write_file"]
+        assert person.tools == ["write_file"]
         planned = await session.agent.files.newest()
         assert planned is not None
         await session.agent.files.put_back(planned)
@@ -132,18 +101,13 @@ async def test_many_at_once_are_asked_about_with_their_price(
 ) -> None:
     agent(tmp_path / "home", "reviewer", REVIEWER.replace("steps: 4", "budget: 0.25"))
     server.script = having(*(Call("run_agent", TASK) for _ in range(6)), inside=lambda _: Step(text="Fine."))
-    asked: list[PermissionQuestion] = []
-
-    async def answer(question: PermissionQuestion) -> PermissionAnswer:
-        asked.append(question)
-        return PermissionAnswer(allowed=allowed)
-
-    async with talking(tmp_path, OPUS, ask=answer) as session:
+    person = Person(allowed)
+    async with talking(tmp_path, OPUS, ask=person) as session:
         told = await say(session, "Go.")
-    [question] = asked
+    [question] = person.asked
     assert question.preview.title == "6 agents at once, for about $1.50."
     assert question.preview.text.count("reviewer: Look at calc.py.") == 6
-    assert {event.status for event in finished(told)} == {"ok" if allowed else "denied"}
+    assert {event.status for event in of(events.ToolFinished, told)} == {"ok" if allowed else "denied"}
     assert isinstance(told[-1], events.TurnFinished)
     assert told[-1].text == "All done."
 
@@ -158,7 +122,7 @@ async def test_agents_that_are_none_are_named_and_new_ones_are_news(server: Anth
     server.script = having(*wrong, inside=lambda _: Step(text="Fine."))
     async with talking(tmp_path, OPUS) as session:
         # Both are asked at once, and either may be answered first.
-        nobody, odd = sorted(event.text for event in finished(await say(session, "Go.")))[::-1]
+        nobody, odd = sorted(event.text for event in of(events.ToolFinished, await say(session, "Go.")))[::-1]
         assert "without run_agent, which no agent has here; steps is no number: many" in odd
         assert "There is no agent nobody. There are: reviewer." in nobody
         prefix = session.agent.engine.view.prefix
@@ -181,8 +145,8 @@ async def test_the_first_agent_counts_once_no_cache_is_lost_by_it(
             await say(session, said)
         prefix = session.agent.engine.view.prefix
         agent(tmp_path / "home", "reviewer")
-        told = [event.title for event in await say(session, "Go on.") if isinstance(event, events.Notice)]
-        assert told == ["Your first agents wait"]
+        notices = of(events.Notice, await say(session, "Go on."))
+        assert [notice.title for notice in notices] == ["Your first agents wait"]
         assert session.agent.engine.view.prefix == prefix
         assert "run_agent" not in server.model_requests[-1].body.decode()
         assert session.agent.context.missed_caches() == []
@@ -191,18 +155,19 @@ async def test_the_first_agent_counts_once_no_cache_is_lost_by_it(
         else:
             clock = session.agent.engine.clock
             session.agent.engine.clock = lambda: clock() + 3_600
-        assert not [event for event in await say(session, "Now.") if isinstance(event, events.Notice)]
+        assert not of(events.Notice, await say(session, "Now."))
         sent = server.model_requests[-1].body.decode()
         assert '"run_agent"' in sent
         assert "- reviewer: Looks for mistakes" in sent
 
 
-async def test_the_first_agent_counts_at_once_where_nothing_is_kept_of_a_request(tmp_path: Path) -> None:
-    async with talking(tmp_path) as session:
-        await say(session, "list .")
-        agent(tmp_path / "home", "reviewer")
-        (run,) = finished(await say(session, "run agent reviewer: read calc.py"))
-        assert (run.name, run.status) == ("run_agent", "ok")
+async def test_the_first_agent_counts_at_once_where_nothing_is_kept_of_a_request(
+    session: Session, tmp_path: Path
+) -> None:
+    await say(session, "list .")
+    agent(tmp_path / "home", "reviewer")
+    (run,) = of(events.ToolFinished, await say(session, "run agent reviewer: read calc.py"))
+    assert (run.name, run.status) == ("run_agent", "ok")
 
 
 @pytest.mark.parametrize(
@@ -229,13 +194,22 @@ def test_an_agent_whose_front_matter_is_wrong_is_named_with_what_is_wrong(
 
 
 @pytest.mark.parametrize(
-    ("tools", "without", "granted"),
-    [("*", "", GRANTABLE), ("*", "Bash, Write", GRANTABLE - {"run_command", "write_file"}), ("Read, *", "", GRANTABLE)],
+    ("tools", "granted", "note"),
+    [
+        ('tools: "*"', GRANTABLE, ""),
+        ('tools: "*"\ndisallowedTools: Bash, Write', GRANTABLE - {"run_command", "write_file"}, ""),
+        ('tools: "Read, *"', GRANTABLE, ""),
+        ('tools: [Read, "Grep"]', {"read_file", "grep"}, ""),
+        ("tools: Read, Grep\ndisallowedTools: Grep", {"read_file"}, ""),
+        ("tools: Read, WebSearch, Bash(git *)", {"read_file", "run_command"}, "without web_search"),
+        ("tools: WebSearch", set(), "without web_search"),
+    ],
 )
-def test_a_star_stands_for_every_tool_that_an_agent_may_have(
-    tmp_path: Path, tools: str, without: str, granted: frozenset[str]
+def test_an_agent_has_the_tools_it_names_that_there_are(
+    tmp_path: Path, tools: str, granted: frozenset[str], note: str
 ) -> None:
-    agent(tmp_path, "all", f'---\ndescription: x\ntools: "{tools}"\ndisallowedTools: {without}\n---\nx')
+    agent(tmp_path, "all", f"---\ndescription: x\n{tools}\n---\nx")
     (found,) = own_agents((ExtensionFolder(tmp_path, "yours"),))
-    assert found.tools == tuple(sorted(granted))
-    assert not found.problem
+    assert set(found.tools) == granted
+    assert found.note.startswith(note)
+    assert bool(found.problem) == (not granted)

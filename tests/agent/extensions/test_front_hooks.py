@@ -1,14 +1,15 @@
 """Hooks in the front matter of skills, commands and agents run while these are used, and only then."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.agent.extensions.test_hooks import failed_hooks, results
-from tests.agent.talking import say, talking
+from tests.agent.extensions.test_hooks import failed_hooks
+from tests.agent.serving import OPUS, is_subtask
+from tests.agent.talking import of, results, say, talking
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.script import Call, ParsedRequest, Script, Step
+from tests.servers.script import Call, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.arguments import Arguments
@@ -120,20 +121,12 @@ async def test_a_hook_that_is_to_run_once_does_once_it_has_worked(tmp_path: Path
     assert ran(tmp_path) == ["PreToolUse ", "again", "again"]
 
 
-@pytest.fixture
-async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServer]:
-    async with AnthropicServer(Script()) as running:
-        for name, value in running.environment.items():
-            monkeypatch.setenv(name, value)
-        yield running
-
-
 def inside(*calls: Call) -> Callable[[ParsedRequest], Step]:
     """The session lists the folder before and after it has an agent make these calls."""
     listing, agent = Call("list_dir", {"path": "."}), Call("run_agent", {"agent": "reviewer", "task": "Look."})
 
     def step(request: ParsedRequest) -> Step:
-        if "on behalf of another agent" in request.system:
+        if is_subtask(request):
             return Step(calls=calls) if request.position == 0 else Step(text="Seen.")
         steps = (Step(calls=(listing,)), Step(calls=(agent,)), Step(calls=(listing,)), Step(text="Done."))
         return steps[request.position]
@@ -145,7 +138,7 @@ async def test_an_agents_hooks_run_in_its_subtasks_alone(server: AnthropicServer
     written(tmp_path / "home/agents/reviewer.md", REFUSES + notes(tmp_path, "Stop").removeprefix("hooks:\n"))
     written(tmp_path / "home/agents/other.md", notes(tmp_path, "PreToolUse"))
     server.script = inside(Call("list_dir", {"path": "."}))
-    async with talking(tmp_path, {"model.id": "claude-opus-5-5"}) as session:
+    async with talking(tmp_path, OPUS) as session:
         told = await say(session, "Have it reviewed.")
         first, _agent, second = results(session)
         listed = await session.agent.own_commands.listed()
@@ -173,7 +166,7 @@ async def test_a_projects_hooks_need_trust_and_new_ones_wait_for_it(tmp_path: Pa
         if trusted:
             await use(session, "second")
         told = await say(session, f"read {claude}/skills/second/SKILL.md, list .")
-        warned = [event.text for event in told if isinstance(event, events.Notice)]
+        warned = [event.text for event in of(events.Notice, told)]
     assert "calc.py" in last(session)
     assert ran(tmp_path) == ["PreToolUse "] * trusted
     assert all("is new since the session was opened" in text for text in warned)
@@ -216,7 +209,7 @@ async def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
         told = await say(session, "list .")
         listed = await session.agent.own_commands.listed()
-    [notice, other] = [event for event in told if isinstance(event, events.Notice)]
+    [notice, other] = of(events.Notice, told)
     assert "'Stopp' is not an event" in notice.text + other.text
     assert "its hooks cannot be read: anchors, aliases and tags of YAML are not read here" in notice.text + other.text
     assert "TeammateIdle in " in listed

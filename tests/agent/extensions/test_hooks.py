@@ -13,10 +13,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from msgspec import structs
 
-from tests.agent.talking import say, talking
+from tests.agent.serving import OPUS
+from tests.agent.talking import Person, goes_on, of, results, say, talking
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.gemini import GeminiServer
-from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
 from tests.tools.mcp.connecting import faulty
 from tui_agent.agent import events
@@ -25,7 +24,7 @@ from tui_agent.agent.extensions.claude import arguments_for_claude, arguments_fr
 from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.agent.extensions.hook_files import Hook, read_hooks
 from tui_agent.context.compaction.draft import Draft
-from tui_agent.conversation.blocks import Text, ToolResult
+from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message
 from tui_agent.session import Session
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
@@ -52,11 +51,6 @@ def specific(**said: object) -> str:
     return printing(hookSpecificOutput=said)
 
 
-def results(session: Session) -> list[ToolResult]:
-    blocks = (block for message in session.agent.engine.view.messages() for block in message.blocks)
-    return [block for block in blocks if isinstance(block, ToolResult)]
-
-
 def notices(session: Session) -> list[str]:
     path = session.agent.engine.view.log.path()
     messages = (entry for entry in path if isinstance(entry, Message) and entry.kind == "hook")
@@ -64,85 +58,84 @@ def notices(session: Session) -> list[str]:
 
 
 def failed_hooks(told: Sequence[AgentEvent]) -> list[events.Notice]:
-    return [event for event in told if isinstance(event, events.Notice) and event.title.startswith("A hook failed")]
+    return [event for event in of(events.Notice, told) if event.title.startswith("A hook failed")]
+
+
+READING = Call("read_file", {"path": "calc.py"})
+DENIES = {"permissionDecision": "deny", "permissionDecisionReason": "not here"}
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "why"),
     [
-        "echo 'not here' >&2; exit 2",
-        specific(permissionDecision="deny", permissionDecisionReason="not here"),
-        printing(decision="block", reason="not here"),
+        ("echo 'not here' >&2; exit 2", "not here"),
+        (specific(**DENIES), "not here"),
+        (f"{specific(**DENIES)}; exit 1", "not here"),
+        (printing(decision="block", reason="not here"), "not here"),
+        (f"{printing(decision='block', reason='by JSON')}; echo on standard error >&2; exit 2", "by JSON"),
+        (f"{specific(permissionDecision='allow')}; echo on standard error >&2; exit 2", "on standard error"),
+        (f"{printing(systemMessage='only said')}; exit 1", ""),
     ],
 )
-async def test_a_hook_refuses_a_call(tmp_path: Path, command: str) -> None:
+async def test_a_hook_refuses_a_call_by_its_exit_code_or_by_what_it_prints(
+    tmp_path: Path, command: str, why: str
+) -> None:
     hook(tmp_path / "home", command, matcher="Write|Edit")
     async with talking(tmp_path, {"permissions.mode": "allow"}) as session:
         told = await say(session, 'write "x" to made.txt, list .')
         first, second = results(session)
-    assert first.text == "A hook of the user refuses this call: not here"
     assert not second.is_error
-    assert [event.status for event in told if isinstance(event, events.ToolFinished)] == ["denied", "ok"]
-    assert not (tmp_path / "project/made.txt").exists()
+    assert failed_hooks(told) == []
+    assert [event.status for event in of(events.ToolFinished, told)] == ["denied" if why else "ok", "ok"]
+    assert (tmp_path / "project/made.txt").exists() == (not why)
+    assert not why or first.text == f"A hook of the user refuses this call: {why}"
 
 
 async def test_changed_arguments_pass_the_gate_like_any(tmp_path: Path) -> None:
-    asked: list[PermissionQuestion] = []
-
-    async def no(question: PermissionQuestion) -> PermissionAnswer:
-        asked.append(question)
-        return PermissionAnswer(allowed=False)
-
+    person = Person(allowed=False)
     hook(tmp_path / "home", specific(updatedInput={"path": "/etc/hostname"}), matcher="read_file")
     hook(tmp_path / "home", specific(updatedInput={"path": "."}, permissionDecision="allow"), matcher="list_dir")
-    async with talking(tmp_path, ask=no) as session:
+    async with talking(tmp_path, ask=person) as session:
         await say(session, "read calc.py, list tests")
         refused, listed = results(session)
-    assert [json.loads(question.arguments)["path"] for question in asked] == ["/etc/hostname"]
+    assert [json.loads(question.arguments)["path"] for question in person.asked] == ["/etc/hostname"]
     assert "declined" in refused.text
     assert "calc.py" in listed.text
     assert listed.text.endswith('[a hook of the user changed the arguments of this call to {"path":"."}]')
 
 
 async def test_a_hook_has_a_call_asked_about(tmp_path: Path) -> None:
-    asked: list[str] = []
-
-    async def yes(question: PermissionQuestion) -> PermissionAnswer:
-        asked.append(question.reason)
-        return PermissionAnswer(allowed=True)
-
+    person = Person()
     doubt = specific(permissionDecision="ask", permissionDecisionReason="Sure?")
     hook(tmp_path / "home", doubt, matcher="list_dir")
-    async with talking(tmp_path, ask=yes) as session:
+    async with talking(tmp_path, ask=person) as session:
         await say(session, "list .")
         assert not results(session)[0].is_error
-    assert asked == ["Sure?"]
+    assert [question.reason for question in person.asked] == ["Sure?"]
 
 
-@pytest.mark.parametrize(
-    ("command", "why"),
-    [
-        ("sleep 900 & sleep 900", "ended after 1 s"),
-        ("echo '{oh'", "cannot be read"),
-        (specific(updatedInput=["no object"]), "cannot be used"),
-        ("echo '{'; head -c 3000000 /dev/zero", "cannot be read"),
-        ("echo broken >&2; exit 1", "exit code 1. broken"),
-        ("/nowhere/at-all", "exit code 127"),
-        ("kill -9 $$", "exit code -9"),
-    ],
-)
-async def test_a_bad_hook_is_named_and_costs_nothing(tmp_path: Path, command: str, why: str) -> None:
-    hook(tmp_path / "home", command, timeout=1 if "sleep" in command else 60)
+BAD = {
+    "sleep 900 & sleep 900": "ended after 1 s",
+    "echo '{oh'": "cannot be read",
+    specific(updatedInput=["no object"]): "cannot be used",
+    "echo '{'; head -c 3000000 /dev/zero": "cannot be read",
+    "echo broken >&2; exit 1": "exit code 1. broken",
+    "/nowhere/at-all": "exit code 127",
+    "kill -9 $$": "exit code -9",
+}
+
+
+async def test_bad_hooks_are_named_and_cost_nothing(tmp_path: Path) -> None:
+    for command in BAD:
+        hook(tmp_path / "home", command, timeout=1 if "sleep" in command else 60)
     began = time.monotonic()
     async with talking(tmp_path) as session:
-        told = await say(session, "list .")
+        failed = failed_hooks(await goes_on(session, "list ."))
         assert not results(session)[0].is_error
-    [failure] = failed_hooks(told)
-    assert command[:20] in failure.title
-    assert why in failure.text
-    assert isinstance(told[-1], events.TurnFinished)
-    assert told[-1].stop_reason == "end_turn"
-    # Nothing that it left holds the end up.
+    assert len(failed) == len(BAD)
+    for command, why in BAD.items():
+        assert [why in each.text for each in failed if command[:20] in each.title] == [True], command
+    # Nothing that they left holds the end up.
     assert time.monotonic() - began < 300
 
 
@@ -184,7 +177,7 @@ async def test_a_hook_refuses_the_users_words(tmp_path: Path) -> None:
             if isinstance(event, events.TextDelta) and not sent:
                 sent = await session.agent.queue("the secret again")
         assert [event.text for event in told if isinstance(event, events.UserMessage)] == ["think about it"]
-        assert [event.text for event in told if isinstance(event, events.Notice)] == ["a secret"]
+        assert [event.text for event in of(events.Notice, told)] == ["a secret"]
         assert len([event for event in told if isinstance(event, events.AssistantMessage)]) == 1
         assert session.agent.turns.queued() == ()
         assert [prompt.text for prompt in session.agent.branches.prompts()] == ["think about it"]
@@ -197,17 +190,6 @@ async def test_a_hook_has_a_turn_go_on_within_bounds(tmp_path: Path) -> None:
         assert isinstance(told[-1], events.TurnFinished)
         assert told[-1].steps >= 6
         assert len(notices(session)) == 5
-
-
-async def test_hooks_hear_of_a_summary(tmp_path: Path) -> None:
-    heard = tmp_path / "heard"
-    for event in ("PreCompact", "PostCompact"):
-        hook(tmp_path / "home", f"echo {event} >> {heard}", event=event)
-    async with talking(tmp_path) as session:
-        for _ in range(3):
-            await say(session, "read calc.py")
-        assert not (await session.agent.compact()).error
-    assert heard.read_text().split() == ["PreCompact", "PostCompact"]
 
 
 async def test_python_a_projects_hooks_and_what_cannot_be_read(tmp_path: Path) -> None:
@@ -227,7 +209,7 @@ async def test_python_a_projects_hooks_and_what_cannot_be_read(tmp_path: Path) -
     async with talking(tmp_path, trusted=True) as session:
         told = await say(session, "list .")
         assert results(session)[0].text == "A hook of the user refuses this call: list_dir"
-        problems = [event.text for event in told if isinstance(event, events.Notice)]
+        problems = [event.text for event in of(events.Notice, told)]
         assert any("'Nonsense' is not an event" in problem for problem in problems)
         assert any("not a regular expression" in problem for problem in problems)
         listed = await session.agent.own_commands.listed()
@@ -256,21 +238,11 @@ async def test_a_hook_that_a_project_gains_during_a_session_waits_for_trust(tmp_
         hook(own, "exit 2")
         told = await say(session, "list .")
         assert [result.is_error for result in results(session)] == [False, False]
-        problems = [event.text for event in told if isinstance(event, events.Notice)]
+        problems = [event.text for event in of(events.Notice, told)]
         assert [problem.rpartition(": ")[2] for problem in problems] == ["/trust lets it run."]
     async with talking(tmp_path, trusted=True) as session:
         await say(session, "list .")
         assert results(session)[0].is_error
-
-
-async def test_a_subtasks_calls_are_heard_of(tmp_path: Path) -> None:
-    heard = tmp_path / "heard"
-    for event in ("SessionStart", "UserPromptSubmit", "PreToolUse"):
-        hook(tmp_path / "home", f"echo {event} >> {heard}", event=event, matcher="read_file" * (event == "PreToolUse"))
-    async with talking(tmp_path) as session:
-        await say(session, "ask calc.py what does it do?")
-    # The session and its prompt once; then the subtask's reading.
-    assert heard.read_text().split() == ["SessionStart", "UserPromptSubmit", "PreToolUse"]
 
 
 def lines_of(file: str) -> list[dict[str, Any]]:
@@ -278,46 +250,57 @@ def lines_of(file: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(file).read_text().splitlines()]
 
 
-async def heard(folder: Path, event: str, prompt: str, matcher: str = "", **settings: str) -> list[dict[str, object]]:
-    """What a hook on `event` is told during a turn."""
-    told = folder / "told"
-    hook(folder / "home", f"cat >> {told}; echo >> {told}", event=event, matcher=matcher)
-    async with talking(folder, {"permissions.mode": "allow", **settings}) as session:
-        await say(session, prompt)
-    return [json.loads(line) for line in told.read_text().splitlines() if line] if told.exists() else []
-
-
 async def test_calls_are_told_of_in_the_names_of_claude_code(tmp_path: Path) -> None:
-    project = str(tmp_path / "project")
-    expected: dict[str, dict[str, str]] = {
-        "Bash": {"command": "echo hi"},
-        "Read": {"file_path": f"{project}/calc.py"},
-        "Write": {"file_path": f"{project}/made.txt", "content": "x"},
-        "Edit": {"file_path": f"{project}/calc.py", "old_string": "def"},
-    }
-    prompt = 'run `echo hi`, read calc.py, write "x" to made.txt, replace "def" with "DEF" in calc.py'
-    told = await heard(tmp_path, "PreToolUse", prompt, matcher="|".join(expected))
-    inputs: dict[str, Any] = {str(each["tool_name"]): each["tool_input"] for each in told}
-    assert inputs.keys() == expected.keys()
-    assert {name: {key: inputs[name][key] for key in given} for name, given in expected.items()} == expected
+    file, project = tmp_path / "told", str(tmp_path / "project")
+    for event in ("PreToolUse", "PostToolUse", "PostToolUseFailure", "Stop"):
+        hook(tmp_path / "home", f"printf '%s\\n' \"$(cat)\" >> {file}", event=event)
+    calls = 'run `echo hi`, read calc.py, write "x" to made.txt, replace "def add" with "def" in calc.py, run `exit 3`'
+    async with talking(tmp_path, {"permissions.mode": "allow"}) as session:
+        await say(session, calls)
+    told: dict[str, list[dict[str, Any]]] = {}
+    for each in map(json.loads, filter(None, file.read_text().splitlines())):
+        told.setdefault(each["hook_event_name"], []).append(each)
+    expected: list[tuple[str, dict[str, str]]] = [
+        ("Bash", {"command": "echo hi"}),
+        ("Read", {"file_path": f"{project}/calc.py"}),
+        ("Write", {"file_path": f"{project}/made.txt", "content": "x"}),
+        ("Edit", {"file_path": f"{project}/calc.py", "old_string": "def add"}),
+        ("Bash", {"command": "exit 3"}),
+    ]
+    inputs = [(each["tool_name"], each["tool_input"]) for each in told["PreToolUse"]]
+    assert sorted(name for name, _ in inputs) == sorted(name for name, _ in expected)
+    for name, given in expected:
+        assert any(name == called and given.items() <= told_of.items() for called, told_of in inputs)
+    response = next(each["tool_response"] for each in told["PostToolUse"] if each["tool_name"] == "Bash")
+    assert (response["stdout"].strip(), response["interrupted"]) == ("hi", False)
+    assert len(told["PostToolUse"]) == 4
+    [failed] = told["PostToolUseFailure"]
+    assert (failed["tool_name"], failed["is_interrupt"]) == ("Bash", False)
+    assert "3" in failed["error"]
+    # The transcript is a session of Claude Code, as hooks search it; its newest was written when the turn ended.
+    transcript = told["Stop"][-1]["transcript_path"]
+    assert await asyncio.to_thread(lambda: '"role":"assistant"' in Path(transcript).read_text())
+    lines = lines_of(transcript)
+    blocks = [block for line in lines if line["type"] == "assistant" for block in line["message"]["content"]]
+    called = [block["input"].get("command") for block in blocks if block["type"] == "tool_use"]
+    assert (called[0], called[-1]) == ("echo hi", "exit 3")
+    assert lines[0]["message"]["content"] == calls
+    assert [line["parentUuid"] for line in lines[1:]] == [line["uuid"] for line in lines[:-1]]
+    async with talking(tmp_path / "again", resume=transcript) as session:
+        assert results(session)[0].text.strip().startswith("hi")
 
 
-async def test_matchers_are_those_of_claude_code(tmp_path: Path) -> None:
+async def test_matchers_and_changes_are_those_of_claude_code(tmp_path: Path) -> None:
     matching, others = ("Bash", "Edit|Bash", "B.*", "run_command"), ("bash", "Bas")
     for number, matcher in enumerate((*matching, *others)):
         hook(tmp_path / "home", f"echo {number} >> {tmp_path}/heard", matcher=matcher)
-    async with talking(tmp_path, {"permissions.mode": "allow"}) as session:
-        await say(session, "run `true`")
-    assert sorted((tmp_path / "heard").read_text().split()) == [str(number) for number in range(len(matching))]
-
-
-async def test_a_changed_call_in_the_names_of_claude_code(tmp_path: Path) -> None:
     instead = specific(updatedInput={"command": "echo other", "description": "d", "timeout": 5000})
     hook(tmp_path / "home", instead, matcher="Bash")
     async with talking(tmp_path, {"permissions.mode": "allow"}) as session:
         await say(session, "run `echo hi`")
         assert "other" in results(session)[0].text
         assert '"timeout":5' in results(session)[0].text
+    assert sorted((tmp_path / "heard").read_text().split()) == [str(number) for number in range(len(matching))]
 
 
 def test_a_hook_for_edits_sees_every_text_of_several_edits(tmp_path: Path) -> None:
@@ -330,36 +313,6 @@ def test_a_hook_for_edits_sees_every_text_of_several_edits(tmp_path: Path) -> No
     told = arguments_for_claude("edit_file", several, tmp_path)
     assert (told["old_string"], told["new_string"], told["replace_all"]) == ("a = 1\nb", "a = 2\nsecret", True)
     assert arguments_from_claude("edit_file", told) == several
-
-
-async def test_a_call_that_failed_has_an_event_of_its_own(tmp_path: Path) -> None:
-    [told] = await heard(tmp_path, "PostToolUseFailure", "run `exit 3`")
-    assert (told["tool_name"], told["is_interrupt"]) == ("Bash", False)
-    assert "3" in str(told["error"])
-    assert not await heard(tmp_path / "other", "PostToolUse", "run `exit 3`")
-
-
-async def test_a_call_that_worked_is_told_of_with_what_it_printed(tmp_path: Path) -> None:
-    [told] = await heard(tmp_path, "PostToolUse", "run `echo hi`")
-    response = told["tool_response"]
-    assert isinstance(response, dict)
-    assert (response["stdout"].strip(), response["interrupted"]) == ("hi", False)
-
-
-async def test_the_transcript_is_a_session_of_claude_code(tmp_path: Path) -> None:
-    told = await heard(tmp_path, "Stop", "run `echo hi`")
-    # The newest of it was written when the turn ended.
-    file = str(told[-1]["transcript_path"])
-    lines = lines_of(file)
-    blocks = [block for line in lines if line["type"] == "assistant" for block in line["message"]["content"]]
-    calls = [(block["name"], block["input"]["command"]) for block in blocks if block["type"] == "tool_use"]
-    assert calls == [("Bash", "echo hi")]
-    # Hooks search for it as Claude Code writes it.
-    assert await asyncio.to_thread(lambda: '"role":"assistant"' in Path(file).read_text())
-    assert lines[0]["message"]["content"] == "run `echo hi`"
-    assert [line["parentUuid"] for line in lines[1:]] == [line["uuid"] for line in lines[:-1]]
-    async with talking(tmp_path / "again", resume=file) as session:
-        assert results(session)[0].text.strip().startswith("hi")
 
 
 async def test_the_transcript_follows_the_conversation_back(tmp_path: Path) -> None:
@@ -377,21 +330,16 @@ async def test_the_transcript_follows_the_conversation_back(tmp_path: Path) -> N
 
 
 async def test_a_hook_answers_a_question(tmp_path: Path) -> None:
-    asked: list[PermissionQuestion] = []
-
-    async def no(question: PermissionQuestion) -> PermissionAnswer:
-        asked.append(question)
-        return PermissionAnswer(allowed=False)
-
-    allow = printing(hookSpecificOutput={"decision": {"behavior": "allow"}})
-    deny = printing(hookSpecificOutput={"decision": {"behavior": "deny", "message": "never"}})
+    person = Person(allowed=False)
     other = {"behavior": "allow", "updatedInput": {"file_path": "b.txt", "content": "y"}}
-    hook(tmp_path / "home", allow, event="PermissionRequest", matcher="Edit")
-    hook(tmp_path / "home", deny, event="PermissionRequest", matcher="Bash")
-    hook(
-        tmp_path / "home", printing(hookSpecificOutput={"decision": other}), event="PermissionRequest", matcher="Write"
-    )
-    async with talking(tmp_path, {"permissions.mode": "ask"}, ask=no) as session:
+    for matcher, decision in (
+        ("Edit", {"behavior": "allow"}),
+        ("Bash", {"behavior": "deny", "message": "never"}),
+        ("Write", other),
+    ):
+        said = printing(hookSpecificOutput={"decision": decision})
+        hook(tmp_path / "home", said, event="PermissionRequest", matcher=matcher)
+    async with talking(tmp_path, {"permissions.mode": "ask"}, ask=person) as session:
         await say(session, 'replace "def add" with "def plus" in calc.py, run `touch x`')
         await say(session, 'write "x" to a.txt')
         edited, refused, _ = results(session)
@@ -400,34 +348,29 @@ async def test_a_hook_answers_a_question(tmp_path: Path) -> None:
     assert not (tmp_path / "project/x").exists()
     assert not (tmp_path / "project/a.txt").exists()
     assert (tmp_path / "project/b.txt").read_text() == "y"
-    assert not asked
+    assert not person.asked
 
 
 async def test_a_hook_that_allows_a_call_spares_the_question_unless_a_rule_asks(tmp_path: Path) -> None:
-    asked: list[str] = []
-
-    async def yes(question: PermissionQuestion) -> PermissionAnswer:
-        asked.append(question.tool)
-        return PermissionAnswer(allowed=True)
-
+    person, asking = Person(), {"permissions.mode": "ask"}
     hook(tmp_path / "home", specific(permissionDecision="allow", permissionDecisionReason="fine"))
-    async with talking(tmp_path, {"permissions.mode": "ask"}, ask=yes) as session:
-        await say(session, 'write "x" to a.txt')
-    assert not asked
-    async with talking(tmp_path, {"permissions.mode": "ask", "permissions.ask": "write_file"}, ask=yes) as session:
-        await say(session, 'write "x" to a.txt')
-    assert asked == ["write_file"]
-    async with talking(tmp_path, {"permissions.mode": "plan"}, ask=yes) as session:
+    for given, asked in ((asking, []), ({**asking, "permissions.ask": "write_file"}, ["write_file"])):
+        async with talking(tmp_path, given, ask=person) as session:
+            await say(session, 'write "x" to a.txt')
+        assert person.tools == asked
+    async with talking(tmp_path, {"permissions.mode": "plan"}, ask=person) as session:
         await say(session, 'write "x" to c.txt')
     assert not (tmp_path / "project/c.txt").exists()
 
 
 async def test_a_question_is_a_notification(tmp_path: Path) -> None:
-    [told] = await heard(
-        tmp_path, "Notification", 'write "x" to a.txt', "permission_prompt", **{"permissions.mode": "ask"}
-    )
+    file = tmp_path / "told"
+    hook(tmp_path / "home", f"cat > {file}", event="Notification", matcher="permission_prompt")
+    async with talking(tmp_path, {"permissions.mode": "ask"}) as session:
+        await say(session, 'write "x" to a.txt')
+    told = json.loads(file.read_text())
     assert told["notification_type"] == "permission_prompt"
-    assert "Write" in str(told["message"])
+    assert "Write" in told["message"]
 
 
 @pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse"])
@@ -450,6 +393,7 @@ async def test_a_hook_prevents_a_summary_or_says_what_to_keep(tmp_path: Path) ->
         (home / "hooks.json").unlink()
         hook(home, "echo the name of the function", event="PreCompact")
         hook(home, "echo again", event="SessionStart", matcher="compact")
+        hook(home, f"touch {tmp_path}/after", event="PostCompact")
         await say(session, "think about it")
         draft = await session.agent.context.draft()
         assert isinstance(draft, Draft)
@@ -457,28 +401,32 @@ async def test_a_hook_prevents_a_summary_or_says_what_to_keep(tmp_path: Path) ->
         assert not (await session.agent.context.accept(draft)).error
         await say(session, "think about it")
         assert notices(session) == ["[a hook of the user says] again"]
+    assert (tmp_path / "after").exists()
 
 
 async def test_hooks_of_a_subtask_and_of_the_end_of_the_session(tmp_path: Path) -> None:
     told = tmp_path / "told"
-    for event in ("SubagentStart", "SubagentStop", "Stop", "SessionEnd"):
-        hook(tmp_path / "home", f"cat >> {told}; echo >> {told}", event=event)
+    once = ("SessionStart", "UserPromptSubmit", "SubagentStart", "SubagentStop", "Stop", "SessionEnd")
+    for event in (*once, "PreToolUse"):
+        matcher = "read_file" * (event == "PreToolUse")
+        hook(tmp_path / "home", f"cat >> {told}; echo >> {told}", event=event, matcher=matcher)
     async with talking(tmp_path) as session:
         await say(session, "ask calc.py what does it do?")
-    seen = [json.loads(line) for line in told.read_text().splitlines() if line]
-    assert [each["hook_event_name"] for each in seen] == ["SubagentStart", "SubagentStop", "Stop", "SessionEnd"]
-    assert seen[0]["agent_type"] == "agentic_read_file"
-    assert any(line["type"] == "assistant" for line in lines_of(seen[1]["agent_transcript_path"]))
-    assert len({each["transcript_path"] for each in seen}) == 1
-    assert "ask calc.py" in lines_of(seen[1]["transcript_path"])[0]["message"]["content"]
-    assert seen[3]["reason"] == "other"
+    seen = {each["hook_event_name"]: each for each in map(json.loads, filter(None, told.read_text().splitlines()))}
+    # The session and its prompt once; in the subtask its reading.
+    assert list(seen) == [*once[:3], "PreToolUse", *once[3:]]
+    assert len([line for line in told.read_text().splitlines() if line]) == 7
+    assert seen["SubagentStart"]["agent_type"] == "agentic_read_file"
+    assert any(line["type"] == "assistant" for line in lines_of(seen["SubagentStop"]["agent_transcript_path"]))
+    assert len({each["transcript_path"] for each in list(seen.values())[2:]}) == 1
+    assert "ask calc.py" in lines_of(seen["SubagentStop"]["transcript_path"])[0]["message"]["content"]
+    assert seen["SessionEnd"]["reason"] == "other"
 
 
 async def test_a_hook_that_is_not_waited_for(tmp_path: Path) -> None:
-    path, mark = tmp_path / "home/hooks.json", tmp_path / "mark"
-    path.parent.mkdir()
+    mark = tmp_path / "mark"
     late = {"type": "command", "command": f'sleep 0.2; echo \'{{"decision": "block"}}\'; touch {mark}', "async": True}
-    path.write_text(json.dumps({"hooks": {"PreToolUse": [{"hooks": [late]}]}}))
+    listed(tmp_path / "home", PreToolUse=late)
     async with talking(tmp_path) as session:
         await say(session, "list .")
         assert not results(session)[0].is_error
@@ -496,7 +444,7 @@ async def test_a_hook_that_says_itself_that_nothing_waits_for_it(tmp_path: Path)
         assert not mark.exists()
         answered.touch()
     assert mark.exists()
-    assert not [each for each in said if isinstance(each, events.Notice) and "A hook failed" in each.title]
+    assert not failed_hooks(said)
 
 
 def test_events_outside_the_section_of_claude_code_are_named(tmp_path: Path) -> None:
@@ -507,18 +455,7 @@ def test_events_outside_the_section_of_claude_code_are_named(tmp_path: Path) -> 
     assert found.problems == (f"{tmp_path / 'settings.json'}: PreToolUse, Setup: not read outside a section `hooks`.",)
 
 
-async def test_events_that_do_not_occur_here_are_listed_and_no_problem(tmp_path: Path) -> None:
-    hook(tmp_path / "home", "true", event="TeammateIdle")
-    async with talking(tmp_path) as session:
-        told = await say(session, "list .")
-        assert not [each for each in told if isinstance(each, events.Notice) and "hook" in each.title]
-        assert "TeammateIdle" in await session.agent.own_commands.listed()
-
-
-@pytest.mark.parametrize("provider", [AnthropicServer, GeminiServer])
-async def test_a_prompt_is_judged_by_the_small_model(
-    provider: type[AnthropicServer | GeminiServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_prompt_is_judged_by_the_small_model(server: AnthropicServer, tmp_path: Path) -> None:
     """A hook of the type `prompt` on a call and on the end of a turn, over the wire of a real provider."""
     asked: list[str] = []
     verdicts = {"tool_name": {"ok": False, "reason": "calc.py is off limits."}, "stop_hook_active": {"ok": True}}
@@ -529,71 +466,24 @@ async def test_a_prompt_is_judged_by_the_small_model(
             kind = "tool_name" if "May this be read?" in request.prompt else "stop_hook_active"
             assert kind in request.prompt, "the event is part of the question"
             return Step(text=f"Here it is: {json.dumps(verdicts[kind])}")
-        steps = Step(calls=(Call("read_file", {"path": "calc.py"}),)), Step(text="I may not.")
-        return steps[request.position]
+        return (Step(calls=(READING,)), Step(text="I may not."))[request.position]
 
-    (tmp_path / "home").mkdir()
+    server.script = answer
     judge = {"type": "prompt", "prompt": "May this be read? $ARGUMENTS"}
-    listed = {
-        "PreToolUse": [{"matcher": "Read", "hooks": [{**judge, "continueOnBlock": True}]}],
-        "Stop": [{"hooks": [{"type": "prompt", "prompt": "Is all done?", "model": "frontier"}]}],
-    }
-    (tmp_path / "home" / "hooks.json").write_text(json.dumps({"hooks": listed}))
-    with in_thread(provider(answer)) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        large, small = (
-            ("claude-opus-5-5", "haiku") if provider is AnthropicServer else ("gemini-3.1-pro-preview", "flash")
-        )
-        async with talking(tmp_path, {"model.id": large}) as session:
-            told = await say(session, "read it")
-            assert not failed_hooks(told)
-            (ended,) = [event for event in told if isinstance(event, events.ToolFinished)]
-            assert (ended.status, "calc.py is off limits." in ended.text) == ("denied", True)
-    judged, named = asked
-    assert small in judged
-    assert named == large
-
-
-async def test_a_refusal_by_a_prompt_ends_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in Claude Code, unless the hook says `continueOnBlock`."""
-
-    def answer(request: ParsedRequest) -> Step:
-        if "May this" in request.prompt:
-            return Step(text=json.dumps({"ok": False, "reason": "Off limits."}))
-        return Step(calls=(Call("read_file", {"path": "calc.py"}),))
-
-    (tmp_path / "home").mkdir()
-    listed = {"PreToolUse": [{"hooks": [{"type": "prompt", "prompt": "May this be read?"}]}]}
-    (tmp_path / "home" / "hooks.json").write_text(json.dumps({"hooks": listed}))
-    with in_thread(AnthropicServer(answer)) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        async with talking(tmp_path, {"model.id": "claude-opus-5-5"}) as session:
-            told = await say(session, "read it")
-    assert "Off limits." in str(told[-2])
-    assert sum(isinstance(event, events.ToolFinished) for event in told) == 1
-
-
-@pytest.mark.parametrize(
-    ("printed", "code", "refused"),
-    [
-        ({"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "no"}}, 1, "no"),
-        ({"hookSpecificOutput": {"permissionDecision": "allow"}}, 2, "on standard error"),
-        ({"decision": "block", "reason": "by JSON"}, 2, "by JSON"),
-        ({"systemMessage": "only said"}, 1, ""),
-    ],
-)
-async def test_json_counts_beside_the_exit_code(
-    tmp_path: Path, printed: dict[str, object], code: int, refused: str
-) -> None:
-    hook(tmp_path / "home", f"{printing(**printed)}; echo on standard error >&2; exit {code}")
-    async with talking(tmp_path) as session:
-        told = await say(session, "list .")
-        (result,) = results(session)
+    last = {"type": "prompt", "prompt": "Is all done?", "model": "frontier"}
+    listed(tmp_path / "home", PreToolUse={**judge, "continueOnBlock": True}, Stop=last)
+    async with talking(tmp_path, OPUS) as session:
+        told = await say(session, "read it")
     assert not failed_hooks(told)
-    assert result.is_error == bool(refused)
-    assert refused in result.text
+    (ended,) = of(events.ToolFinished, told)
+    assert (ended.status, "calc.py is off limits." in ended.text) == ("denied", True)
+    assert ["haiku" in asked[0], *asked[1:]] == [True, OPUS["model.id"]]
+    # As in Claude Code, a refusal ends the turn unless the hook says `continueOnBlock`.
+    listed(tmp_path / "home", PreToolUse=judge)
+    async with talking(tmp_path, OPUS) as session:
+        told = await say(session, "read it")
+    assert "off limits." in str(told[-2])
+    assert len(of(events.ToolFinished, told)) == 1
 
 
 async def test_a_program_and_its_arguments_get_the_places_without_a_shell(tmp_path: Path) -> None:
@@ -662,24 +552,19 @@ def listed(folder: Path, **hooks: dict[str, Any]) -> None:
     (folder / "hooks.json").write_text(json.dumps({"hooks": given}))
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "denied", "failure"),
-    [
-        (200, {"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "not here"}}, True, ""),
-        (200, None, False, ""),
-        (200, "no", False, "no JSON object"),
-        (500, {"decision": "block", "reason": "not here"}, False, "the status 500"),
-    ],
-)
-async def test_an_address_is_told_of_an_event(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, body: object, denied: bool, failure: str
-) -> None:
+async def test_an_address_is_told_of_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It refuses by what it says alone; what it cannot say costs nothing but a warning."""
     asked: list[tuple[dict[str, str], dict[str, Any]]] = []
+    answers = [
+        (200, json.dumps({"hookSpecificOutput": DENIES}), True, ""),
+        (200, "", False, ""),
+        (200, "no", False, "no JSON object"),
+        (500, json.dumps({"decision": "block", "reason": "not here"}), False, "the status 500"),
+    ]
 
     async def answered(request: web.Request) -> web.Response:
         asked.append((dict(request.headers), await request.json()))
-        return web.Response(status=status, text="" if body is None else body if body == "no" else json.dumps(body))
+        return web.Response(status=answers[len(asked) - 1][0], text=answers[len(asked) - 1][1])
 
     monkeypatch.setenv("HOOK_TOKEN", "t1")
     monkeypatch.setenv("HOOK_OTHER", "t2")
@@ -690,13 +575,14 @@ async def test_an_address_is_told_of_an_event(
         post = {"type": "http", "url": str(server.make_url("/hook")), "headers": headers}
         listed(tmp_path / "home", PreToolUse={**post, "allowedEnvVars": ["HOOK_TOKEN"]})
         async with talking(tmp_path) as session:
-            told = await say(session, "list .")
-            (result,) = results(session)
-    ((got, event),) = asked
-    assert (got["Authorization"], got["X-Other"]) == ("Bearer t1", ".")
-    assert (event["hook_event_name"], event["native_tool_name"]) == ("PreToolUse", "list_dir")
-    assert result.is_error == denied
-    assert [failure in each.text for each in failed_hooks(told)] == ([True] if failure else [])
+            for _, _, denied, failure in answers:
+                told = await say(session, "list .")
+                assert results(session)[-1].is_error == denied
+                assert [failure in each.text for each in failed_hooks(told)] == [True] * bool(failure)
+    assert len(asked) == len(answers)
+    for got, event in asked:
+        assert (got["Authorization"], got["X-Other"]) == ("Bearer t1", ".")
+        assert (event["hook_event_name"], event["native_tool_name"]) == ("PreToolUse", "list_dir")
 
 
 async def test_a_hook_calls_a_tool_of_a_server(tmp_path: Path) -> None:
@@ -713,7 +599,7 @@ async def test_a_hook_calls_a_tool_of_a_server(tmp_path: Path) -> None:
         assert f"seen {tmp_path / 'project/calc.py'}" in "\n".join([*notices(session), results(session)[-1].text])
 
 
-async def test_a_hooks_subtask_looks_before_it_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hooks_subtask_looks_before_it_decides(server: AnthropicServer, tmp_path: Path) -> None:
     """Its own calls meet no hook, and its refusal is told to the model, whose turn goes on."""
     looked: list[str] = []
 
@@ -726,13 +612,11 @@ async def test_a_hooks_subtask_looks_before_it_decides(tmp_path: Path, monkeypat
         return (Step(calls=(Call("read_file", {"path": "calc.py"}),)), Step(text="I may not."))[request.position]
 
     listed(tmp_path / "home", PreToolUse={"type": "agent", "prompt": "May this be read?"})
-    with in_thread(AnthropicServer(answer)) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        async with talking(tmp_path, {"model.id": "claude-opus-5-5"}) as session:
-            told = await say(session, "read it")
-            assert not failed_hooks(told)
-            assert results(session)[0].text == "A hook of the user refuses this call: Odd."
+    server.script = answer
+    async with talking(tmp_path, OPUS) as session:
+        told = await say(session, "read it")
+        assert not failed_hooks(told)
+        assert results(session)[0].text == "A hook of the user refuses this call: Odd."
     assert "def " in looked[0]
     assert server.violations == []
 

@@ -5,16 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.talking import say, talking
+from tests.agent.talking import Person, of, results, say, talking
 from tui_agent.agent import events
 from tui_agent.agent.commands.table import run_command
 from tui_agent.agent.extensions.agents import own_agents
 from tui_agent.agent.extensions.claude import rules_of
 from tui_agent.agent.extensions.files import ExtensionFolder
-from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.view import View
 from tui_agent.settings.brought import brought
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 
 
 def fill(folder: Path, mark: str) -> None:
@@ -49,9 +47,8 @@ async def test_what_claude_code_has_is_used_once_the_project_is_trusted(tmp_path
         async with talking(tmp_path, trusted=trusted, user_home=tmp_path / "user") as session:
             await say(session, "list .")
             listed = await session.agent.own_commands.listed()
-            view = session.agent.engine.view
-            results = [block for each in view.messages() for block in each.blocks if isinstance(block, ToolResult)]
-        assert (results[0].text == "A hook of the user refuses this call: project") == status
+            view, answers = session.agent.engine.view, results(session)
+        assert (answers[0].text == "A hook of the user refuses this call: project") == status
         assert all((mark in listed) == status for mark in ("/say", "helps project", "brief project"))
         assert ("skill project" in shown_prefix(view)) == status
 
@@ -76,12 +73,6 @@ def test_the_trust_question_names_what_the_folder_brings(tmp_path: Path) -> None
     assert names == [f".claude/{name}" for name in ("settings.json", "agents", "commands", "output-styles", "skills")]
 
 
-def test_lists_of_tools_are_read(tmp_path: Path) -> None:
-    fill(tmp_path, "x")
-    [agent] = own_agents((ExtensionFolder(tmp_path, "yours", kind="claude"),))
-    assert agent.tools == ("read_file", "grep")
-
-
 async def test_a_plugin_is_used_where_it_lies(tmp_path: Path) -> None:
     plugin = tmp_path / "plugins/Review"
     fill(plugin, "plugin")
@@ -92,9 +83,9 @@ async def test_a_plugin_is_used_where_it_lies(tmp_path: Path) -> None:
         await say(session, "list .")
         view = session.agent.engine.view
         names = {prompt.name for prompt in await session.agent.own_commands.all()}
-        results = [block for each in view.messages() for block in each.blocks if isinstance(block, ToolResult)]
+        answers = results(session)
     assert names == {"review:say", "review:plugin"}
-    assert results[0].text == f"A hook of the user refuses this call: {plugin}"
+    assert answers[0].text == f"A hook of the user refuses this call: {plugin}"
     assert "review:helper" in shown_prefix(view)
 
 
@@ -128,25 +119,6 @@ async def test_a_skill_says_who_may_use_it(tmp_path: Path) -> None:
     assert [name in system for name in ("what both does", "what mine does", "what its does")] == [True, False, True]
     assert set(commands) == {"both", "mine"}
     assert text.endswith("Do this.")
-
-
-@pytest.mark.parametrize(
-    ("keys", "tools", "note"),
-    [
-        ("tools: Read, WebSearch, Bash(git *)", ("read_file", "run_command"), "without web_search"),
-        ("tools: Read, Grep\ndisallowedTools: Grep", ("read_file",), ""),
-        ("tools: WebSearch", (), "without web_search"),
-    ],
-)
-def test_an_agent_loses_the_tools_there_are_not_and_says_so(
-    tmp_path: Path, keys: str, tools: tuple[str, ...], note: str
-) -> None:
-    (tmp_path / "agents").mkdir()
-    (tmp_path / "agents/one.md").write_text(f"---\ndescription: d\n{keys}\n---\nDo.")
-    [agent] = own_agents((ExtensionFolder(tmp_path, "yours"),))
-    assert agent.tools == tools
-    assert agent.note.startswith(note)
-    assert bool(agent.problem) == (not tools)
 
 
 async def test_a_block_of_commands_is_run(tmp_path: Path) -> None:
@@ -189,19 +161,14 @@ async def test_what_a_projects_claude_folder_refuses_is_refused(tmp_path: Path, 
     }
     (claude / "settings.json").write_text(json.dumps({"permissions": rules}))
     (claude / "settings.local.json").write_text(json.dumps({"permissions": {"deny": ["LS"]}}))
-    asked: list[str] = []
-
-    async def no(question: PermissionQuestion) -> PermissionAnswer:
-        asked.append(question.tool)
-        return PermissionAnswer(allowed=False)
-
+    person = Person(allowed=False)
     calls = 'read private/key, run `echo no`, list ., write "x" to made.txt, write "x" to calc.py, read calc.py'
-    async with talking(tmp_path, {"permissions.mode": "auto"}, trusted=trusted, ask=no) as session:
+    async with talking(tmp_path, {"permissions.mode": "auto"}, trusted=trusted, ask=person) as session:
         told = await say(session, calls)
         notices = [notice.text for notice in session.notices if notice.title == "A rule does not count"]
-    status = [event.status for event in told if isinstance(event, events.ToolFinished)]
+    status = [event.status for event in of(events.ToolFinished, told)]
     assert status == ["denied", "denied", "denied", "ok", "denied", "ok"]
-    assert asked == ["write_file"]
+    assert person.tools == ["write_file"]
     assert notices == [f"{claude / 'settings.json'}: permissions.deny: Bash(: it is not a rule"]
 
 
@@ -218,20 +185,15 @@ async def test_what_the_users_claude_folder_refuses_is_refused(tmp_path: Path) -
     for path in (tmp_path / "project/lib/.env", user / ".claude/memory/a", tmp_path / "project/calc.py"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("K")
-    asked: list[str] = []
-
-    async def no(question: PermissionQuestion) -> PermissionAnswer:
-        asked.append(question.tool)
-        return PermissionAnswer(allowed=False)
-
+    person = Person(allowed=False)
     calls = 'read lib/.env, find K in lib/.env, run `echo no`, write "x" to made.txt, write "x" to calc.py'
-    async with talking(tmp_path, {"permissions.mode": "auto"}, user_home=user, ask=no) as session:
+    async with talking(tmp_path, {"permissions.mode": "auto"}, user_home=user, ask=person) as session:
         told = await say(session, calls)
         notices = [notice.text for notice in session.notices if notice.title == "A rule does not count"]
         listed = (await run_command(session.agent, "/permissions")).text
-    status = [event.status for event in told if isinstance(event, events.ToolFinished)]
+    status = [event.status for event in of(events.ToolFinished, told)]
     assert status == ["denied", "denied", "denied", "ok", "denied"]
-    assert asked == ["write_file"]
+    assert person.tools == ["write_file"]
     assert notices == [f"{user / '.claude/settings.json'}: permissions.deny: Read(//)x: it is not a rule"]
     assert "read_file(~/.claude/memory/*)" in listed
     assert "touch" not in listed
@@ -260,14 +222,6 @@ def test_paths_are_refused_as_git_ignores_them(text: str) -> None:
     rules = rules_of(text, "deny")
     assert [rule.pattern for rule in rules if rule.tool == "read_file"] == PATHS[text]
     assert {rule.tool for rule in (*rules, *rules_of(text, "allow"))} == {"read_file"}
-
-
-async def test_the_rules_of_claude_code_can_be_turned_off(tmp_path: Path) -> None:
-    (tmp_path / "project/.claude").mkdir(parents=True)
-    (tmp_path / "project/.claude/settings.json").write_text(json.dumps({"permissions": {"deny": ["LS"]}}))
-    async with talking(tmp_path, {"session.other_folders": False}) as session:
-        told = await say(session, "list .")
-    assert [event.status for event in told if isinstance(event, events.ToolFinished)] == ["ok"]
 
 
 async def test_hooks_of_claude_code_get_the_variables_of_its_settings(tmp_path: Path) -> None:

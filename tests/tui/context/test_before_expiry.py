@@ -10,9 +10,10 @@ import msgspec
 import pytest
 from textual.pilot import Pilot
 
+from tests.agent.serving import MODELS, serving
 from tests.agent.summaries import HANDOVER, Reader
 from tests.agent.talking import say, talking
-from tests.agent.test_nothing_bricks import MODELS, prose, serving
+from tests.agent.test_nothing_bricks import prose
 from tests.servers.running import in_thread
 from tests.servers.script import Step
 from tests.tui.app_of_parts import agent_of, blocks, project_of_parts, running, send, until, workers_finished
