@@ -166,6 +166,28 @@ async def test_what_somebody_else_has_changed_stays_unless_it_is_asked_for(sessi
     assert (project / "one.txt").read_text() == "mine\n"
 
 
+async def test_what_somebody_else_did_between_two_calls_is_not_lost(session: Session, project: Path) -> None:
+    await say(session, "run echo one > one.txt")
+    (project / "one.txt").write_text("mine\n")
+    await say(session, "run echo more >> one.txt")
+    (step,) = (await plan_of(session.agent, 0)).theirs
+    assert step.others == "changed by somebody else in between"
+    await session.agent.files.put_back(await plan_of(session.agent))
+    assert (project / "one.txt").read_text() == "mine\n"
+
+
+async def test_a_session_that_goes_on_puts_back_what_it_did_before(tmp_path: Path, project: Path) -> None:
+    async with talking(tmp_path) as session:
+        await say(session, "run echo more >> calc.py")
+    # Of the copies that were made only what was changed is left.
+    assert len(list((session.folder / KEPT_FOLDER).glob("*/*"))) == 1
+    async with talking(tmp_path, resume=session.id) as session:
+        planned = await plan_of(session.agent)
+        assert did(planned) == {"calc.py": "restore"}
+        await session.agent.files.put_back(planned)
+    assert "more" not in (project / "calc.py").read_text()
+
+
 async def test_what_fails_while_it_is_put_back_is_said_and_the_rest_is_done(tmp_path: Path) -> None:
     project = tmp_path / "project"
     async with talking(tmp_path, {"file_history.max_file_bytes": "1000"}) as session:
