@@ -208,7 +208,7 @@ async def test_of_very_many_calls_the_first_are_done_and_the_others_refused(tmp_
 @pytest.mark.parametrize("restart", [False, True])
 async def test_text_that_a_retry_made_void_does_not_come_back(restart: bool, tmp_path: Path, serve: Serve) -> None:
     """The first attempt streams for more than a second and breaks; the second is refused for good."""
-    broken = Step(text="Void words. " * 20, delay=0.1, fault=Fault(kind="reset", after=18))
+    broken = Step(text="Void words. " * 20, delay=0.1, chunk=16, fault=Fault(kind="reset", after=18))
 
     def script(request: ParsedRequest) -> Step:
         return broken if request.prompt == "Begin." else Step(text="Here I am.")

@@ -91,7 +91,8 @@ async def test_a_coding_task_of_many_steps_breaks_no_rule(name: str, open_model:
 
 @pytest.mark.parametrize("name", ONE_EACH)
 async def test_deltas_add_up_to_the_blocks(name: str, open_model: Open) -> None:
-    script = Script.of(Step(text="First this, then that.", reasoning="Think " * 9, calls=(Call("grep", {"a": "b"}),)))
+    calls = (Call("grep", {"a": "b"}),)
+    script = Script.of(Step(text="First this, then that.", reasoning="Think " * 9, calls=calls, chunk=16))
     async with open_model(name, script) as (_, model):
         events, completed = await finish(model.stream(request(user("go"))))
         text = "".join(event.text for event in events if isinstance(event, TextDelta))
@@ -99,9 +100,9 @@ async def test_deltas_add_up_to_the_blocks(name: str, open_model: Open) -> None:
         assert [b.text for b in completed.blocks if isinstance(b, Text)] == [text] == ["First this, then that."]
         assert [b.text for b in completed.blocks if isinstance(b, Reasoning)] == [thought]
         assert thought.replace("\n\n", "") == "Think " * 9
-        calls = [event for event in events if isinstance(event, ToolCallDelta)]
-        assert {call.name for call in calls} == {"grep"}
-        assert calls[-1].size == len('{"a":"b"}')
+        deltas = [event for event in events if isinstance(event, ToolCallDelta)]
+        assert {delta.name for delta in deltas} == {"grep"}
+        assert deltas[-1].size == len('{"a":"b"}')
         assert sum(isinstance(event, TextDelta) for event in events) > 1
 
 

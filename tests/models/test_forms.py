@@ -147,7 +147,7 @@ def test_our_adapters_send_what_was_read() -> None:
     use = {"type": "tool_use", "id": "toolu_1", "name": "grep", "input": {"a": 1}}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
     messages: list[Json] = [
-        block("user", **PDF),
+        {"role": "user", "content": [PDF, {"type": "text", "text": "go"}]},
         {"role": "assistant", "content": [thinking, {"type": "redacted_thinking", "data": "secret"}, use]},
         {"role": "user", "content": [result]},
     ]

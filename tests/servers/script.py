@@ -79,7 +79,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: str | None = None
     delay: float = 0.0
     held: threading.Event | None = None
-    chunk: int = 16
+    chunk: int = 64
     redacted: bool = False
     boundless: bool = False
     input_tokens: int = 0
