@@ -76,7 +76,7 @@ from tui_agent.tools.mcp.configuration import plugins_of
 from tui_agent.tools.mcp.servers import ToolServers
 from tui_agent.tools.notes.memory import Memory, Notes, memory_folder
 from tui_agent.tools.registry import ToolRegistry
-from tui_agent.tools.sandbox.domains import asking
+from tui_agent.tools.sandbox.proxy import asking
 from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxAware, SandboxFolders
 from tui_agent.tools.search.finding import Glob, Grep
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand

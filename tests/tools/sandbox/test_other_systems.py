@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tui_agent.tools.sandbox.launcher import Request
-from tui_agent.tools.sandbox.other_systems import in_seatbelt
+from tui_agent.tools.sandbox.launching import in_seatbelt
 
 
 def request(folder: Path) -> Request:

@@ -14,7 +14,7 @@ import msgspec
 
 from tui_agent.regex import regex
 from tui_agent.tools.base import WorkspaceView
-from tui_agent.tools.gate.known_commands import Unknown, command_length, known
+from tui_agent.tools.gate.known_commands import Unknown, command_length, is_known, known
 from tui_agent.tools.gate.patterns import words
 from tui_agent.tools.gate.reach import LinePaths, NotAllowed
 from tui_agent.tools.gate.repository import why_unsafe
@@ -203,7 +203,7 @@ class _Line:
             return ""
         reason = self._not_reading(command)
         # What is known, but changes something (`git add`), is what the rule is for.
-        return "" if reason == _RUNS and _is_known(command) else reason
+        return "" if reason == _RUNS and is_known(command.words) else reason
 
     def _not_exactly(self, rule: Rule, command: SimpleCommand) -> str:
         """Why a rule with the words of the command does not allow it; empty if it does."""
@@ -211,7 +211,7 @@ class _Line:
         if command.texts[0] != "cd" and self._reach.folder != bound:
             return "It runs a command, and not in the folder for which it was allowed."
         at = next(at for at, each in enumerate(self._line.commands) if each is command)
-        if at and self._line.commands[at - 1].then == "|" and not _is_known(command):
+        if at and self._line.commands[at - 1].then == "|" and not is_known(command.words):
             return f"It runs a command, and what `{command.texts[0]}` reads from the pipe may be orders."
         try:
             self._reach.check_patterns(command.words)
@@ -221,14 +221,6 @@ class _Line:
             return f"It runs a command, and git might run what the project says: {orders}."
         self.exact.append(PlainCommand(command.texts, self._reach.folder))
         return ""
-
-
-def _is_known(command: SimpleCommand) -> bool:
-    try:
-        known(command.words)
-    except Unknown:
-        return False
-    return True
 
 
 def _follows_cd(line: ShellLine) -> bool:
@@ -267,7 +259,7 @@ def _pattern(command: SimpleCommand, workspace: WorkspaceView) -> str:
     texts = command.texts
     if texts[0] == "cd":
         return "cd *"
-    if not _is_known(command) or texts[0] in RUNS_OTHERS or (texts[0] == "git" and texts[1].startswith("-")):
+    if not is_known(command.words) or texts[0] in RUNS_OTHERS or (texts[0] == "git" and texts[1].startswith("-")):
         return command.written
     wide = " ".join([*texts[: command_length(texts)], "*"])
     alone = ShellLine("", (msgspec.structs.replace(command, then=""),))

@@ -79,6 +79,15 @@ def known(words: Sequence[Word]) -> CommandAccess:
     raise Unknown
 
 
+def is_known(words: Sequence[Word]) -> bool:
+    """Whether a command is `known`."""
+    try:
+        known(words)
+    except Unknown:
+        return False
+    return True
+
+
 def may_be_known(words: Sequence[Word]) -> bool:
     """Whether a command that begins with these words may be known."""
     texts = tuple(word.text for word in words)

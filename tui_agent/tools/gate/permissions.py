@@ -393,9 +393,7 @@ class PermissionGate:
         if self.mode == "allow":
             return Verdict(True, "Mode allow.", "mode", accesses=_outside(accesses) if stopped else accesses)
         for access in accesses:
-            asked = _limiting(self._ask, tool, access)
-            rule = _caught(asked, access, self._workspace) or self._limit_on_reading(self._ask, tool, access)
-            if rule:
+            if rule := self._limiting(self._ask, tool, access):
                 return _Question(
                     f"The rule {rule.text} asks about it.", by_rule=True, seen=self._seen(tool, accesses, stopped)
                 )
@@ -452,12 +450,10 @@ class PermissionGate:
         return Judgement("allow", rule=accepted) if accepted else Judgement("ask", (gap,))
 
     def _denied(self, tool: str, access: Access) -> Verdict | None:
-        deny = _limiting(self._deny, tool, access)
-        rule = _caught(deny, access, self._workspace) or self._limit_on_reading(self._deny, tool, access)
-        if rule:
+        if rule := self._limiting(self._deny, tool, access):
             return Verdict(False, f"The rule {rule.text} forbids it.", "rule", _RULE_ADVICE, rule=rule.text)
-        hidden = hides_commands(access.target) if deny and access.effect == "run" and self.mode == "allow" else ""
-        if hidden:
+        judged = access.effect == "run" and self.mode == "allow" and any(rule.names(tool) for rule in self._deny)
+        if judged and (hidden := hides_commands(access.target)):
             return Verdict(
                 False,
                 f"It cannot be held against the rules that forbid commands: {hidden}.",
@@ -467,11 +463,16 @@ class PermissionGate:
             )
         return None
 
-    def _limit_on_reading(self, rules: Iterable[Rule], tool: str, access: Access) -> Rule | None:
-        """The rule about a file that a command reads; the sandbox hides these."""
-        if access.effect != "run" or tool != SHELL or self._isolates:
-            return None
-        return limit_on_reading(access.target, about((READ,), rules), self._workspace)
+    def _limiting(self, rules: tuple[Rule, ...], tool: str, access: Access) -> Rule | None:
+        """The rule, of those that refuse or have the user asked, that is about an access: what may not be read may not
+        be searched either, nor be read by a command, from which only a sandbox hides it.
+        """
+        name = _named_in_rules(tool, access)
+        named = tuple(rule for rule in rules if rule.names(name) or (name == SEARCH and rule.names(READ)))
+        if access.effect != "run":
+            return catching(named, access, self._workspace)
+        reads = about((READ,), rules) if tool == SHELL and not self._isolates else ()
+        return catching_line(named, access.target) or limit_on_reading(access.target, reads, self._workspace)
 
     def _changes(self, tool: str, access: Access) -> bool:
         if access.effect == "run" and tool == SHELL and self._isolates:
@@ -537,20 +538,6 @@ class PermissionGate:
 def _named_in_rules(tool: str, access: Access) -> str:
     """The tool that a rule about this access names: what a command reads, it may read as the tool that reads does."""
     return READ if tool == SHELL and access.effect == "read" else tool
-
-
-def _limiting(rules: Iterable[Rule], tool: str, access: Access) -> tuple[Rule, ...]:
-    """The rules that may refuse an access, or have the user asked: what may not be read may not be searched either."""
-    named = _named_in_rules(tool, access)
-    return tuple(rule for rule in rules if rule.names(named) or (named == SEARCH and rule.names(READ)))
-
-
-def _caught(rules: tuple[Rule, ...], access: Access, workspace: WorkspaceView) -> Rule | None:
-    if not rules:
-        return None
-    if access.effect == "run":
-        return catching_line(rules, access.target)
-    return catching(rules, access, workspace)
 
 
 def _outside(accesses: tuple[Access, ...]) -> tuple[Access, ...]:

@@ -82,20 +82,14 @@ class LinePaths:
 
     def check_patterns(self, words: Sequence[Word]) -> None:
         """Raises NotAllowed if the shell could expand a pattern to something outside."""
-        for word in words:
-            if word.glob:
-                self.check_read((word,), ())
+        self.check_read((word for word in words if word.glob), ())
 
     def _readable(self, path: Path) -> bool:
         return str(path) in NOWHERE or self._workspace.contains(path) or self._workspace.owns(path)
 
     def _paths_of(self, word: Word) -> Iterator[Path]:
-        if word.text in NOWHERE:
-            return
-        if not word.glob:
-            yield self._real(word.text)
-            return
-        yield from self._expanded(word)
+        if word.text not in NOWHERE:
+            yield from self._expanded(word) if word.glob else (self._real(word.text),)
 
     def _real(self, text: str) -> Path:
         self._parts += text.count("/") + 1

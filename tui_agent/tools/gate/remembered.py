@@ -40,9 +40,9 @@ class RememberedRules:
     def __init__(self, path: Path, project: Path) -> None:
         self._path = path
         self._project = str(project)
-        self.rules: tuple[Rule, ...] = ()
-        self.dropped: tuple[str, ...] = ()
-        self._take(self._read())
+        entries = [(entry.rule, _usable(entry)) for entry in self._read().get(self._project, [])[:MAX_RULES]]
+        self.rules = tuple(dict.fromkeys(rule for _, rule in entries if rule is not None))
+        self.dropped = tuple(text for text, rule in entries if rule is None)
 
     @property
     def notice(self) -> str:
@@ -92,16 +92,6 @@ class RememberedRules:
             raise RememberedError(problem) from None
         # Older versions wrote the mere rule.
         return {name: [_Kept(each) if isinstance(each, str) else each for each in kept] for name, kept in found.items()}
-
-    def _take(self, projects: _Projects) -> None:
-        kept, dropped = [], []
-        for entry in projects.get(self._project, [])[:MAX_RULES]:
-            rule = _usable(entry)
-            if rule is None:
-                dropped.append(entry.rule)
-            else:
-                kept.append(rule)
-        self.rules, self.dropped = tuple(dict.fromkeys(kept)), tuple(dropped)
 
 
 def _usable(entry: _Kept) -> Rule | None:

@@ -19,7 +19,7 @@ import msgspec
 
 from tui_agent.settings.trust import MAX_RULE, RULE
 from tui_agent.tools.base import Access, WorkspaceView
-from tui_agent.tools.gate.known_commands import Unknown, known, may_be_known
+from tui_agent.tools.gate.known_commands import is_known, may_be_known
 from tui_agent.tools.gate.patterns import any_of, escaped, is_wild, matches
 from tui_agent.tools.gate.patterns import words as table
 from tui_agent.tools.gate.shell_line import SimpleCommand, Word, read_line, read_words
@@ -211,14 +211,7 @@ def _forbids(words: tuple[str, ...], more: bool, command: SimpleCommand) -> bool
     texts = (command.texts[0].rsplit("/", 1)[-1], *command.texts[1:])
     if _begins(words, more, texts):
         return True
-    try:
-        known(command.words)
-    except Unknown:
-        pass
-    else:
-        return False
-    runs = texts[0] in RUNS_OTHERS or texts[0] in {"find", "fd", "git", "make", "tar", "rsync"}
-    if not runs:
+    if is_known(command.words) or texts[0] not in RUNS_OTHERS | {"find", "fd", "git", "make", "tar", "rsync"}:
         return False
     inner = ((texts[at].rsplit("/", 1)[-1], *texts[at + 1 :]) for at in range(1, len(texts)))
     hidden = len(words) == 1 and any(mentions(text, words[0]) for text in texts[1:])

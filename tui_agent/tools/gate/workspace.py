@@ -40,24 +40,11 @@ class Workspace:
         read_roots: Iterable[Path] = (),
         guarded: Iterable[Path] = (),
     ) -> None:
-        self._root = _real(root)
-        self._folders = (self._root, *(_real(folder) for folder in extra_dirs))
-        self._read_roots = tuple(_real(folder) for folder in read_roots)
-        self._guarded = tuple(_real(folder) for folder in guarded)
-
-    @property
-    def root(self) -> Path:
-        return self._root
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
+        self.root = _real(root)
+        self.folders = (self.root, *map(_real, extra_dirs))
         """All folders the session works in, `root` first."""
-        return self._folders
-
-    @property
-    def guarded(self) -> tuple[Path, ...]:
-        """Folders in which the user is asked before every change, such as the program's own."""
-        return self._guarded
+        self._read_roots = tuple(map(_real, read_roots))
+        self.guarded = tuple(map(_real, guarded))
 
     def resolve(self, path: str) -> Path:
         """The real path, which need not exist: ``~`` expanded, taken relative to `root`, with all links followed.
@@ -74,7 +61,7 @@ class Workspace:
                 "Write it as list_dir shows it.",
             )
         expanded = Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises for an unknown user
-        real = _real(self._artifact(expanded) or self._root / expanded)
+        real = _real(self._artifact(expanded) or self.root / expanded)
         try:
             os.lstat(real)
         except FileNotFoundError:
@@ -87,7 +74,7 @@ class Workspace:
         return real
 
     def contains(self, path: Path) -> bool:
-        return any(_below(path, folder) for folder in self._folders) and not self.owns(path)
+        return any(_below(path, folder) for folder in self.folders) and not self.owns(path)
 
     def owns(self, path: Path) -> bool:
         return any(_below(path, folder) for folder in self._read_roots)

@@ -129,11 +129,9 @@ def attach(tree: int, path: str) -> None:
 def set_attributes(place: int | str, added: int, removed: int = 0, *, below: bool = True) -> None:
     """Change a mount's attributes, and with `below` those of the mounts under it; see mount_setattr(2)."""
     change = ctypes.create_string_buffer(struct.pack("=QQQQ", added, removed, 0, 0), 32)
-    deep = _AT_RECURSIVE if below else 0
-    if isinstance(place, int):
-        _call(_MOUNT_SETATTR, "mount_setattr", place, b"", _AT_EMPTY_PATH | deep, change, 32)
-    else:
-        _call(_MOUNT_SETATTR, f"mount_setattr {place}", _AT_FDCWD, os.fsencode(place), deep, change, 32)
+    folder, path = (place, b"") if isinstance(place, int) else (_AT_FDCWD, os.fsencode(place))
+    flags = (_AT_RECURSIVE if below else 0) | (0 if path else _AT_EMPTY_PATH)
+    _call(_MOUNT_SETATTR, f"mount_setattr {place}", folder, path, flags, change, 32)
 
 
 def prctl(option: int, value: int = 0) -> None:

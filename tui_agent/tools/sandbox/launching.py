@@ -1,4 +1,4 @@
-"""Starting commands through a launcher (see `launcher`): this program's side. Linux only."""
+"""Starting commands: through a launcher (see `launcher`) on Linux, this program's side of it; on macOS in Seatbelt."""
 
 import asyncio
 import atexit
@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,11 @@ _BOOT: Final = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from tui_agent.tools.sandbox.launcher import main; "
     "main(*sys.argv[1:])"
 )
+
+
+SEATBELT: Final = "/usr/bin/sandbox-exec"
+_OF_PEOPLE: Final = ("/Users", "/Volumes", "/private/tmp", "/private/var/folders", "/private/var/root")
+"""Where people and programs keep their files."""
 
 
 class LaunchedChild:
@@ -258,3 +264,35 @@ def close_all() -> None:
     """End every launcher of this program, and with them all commands."""
     for launcher in list(launchers.values()):
         launcher.close()
+
+
+def in_seatbelt(request: Request) -> list[str]:
+    """The command line that runs a request under Seatbelt. Not tested on a Mac.
+
+    The language of profiles is documented only by examples: man 7 sandbox, and those in /System/Library/Sandbox. The
+    last rule that matches an operation decides.
+    """
+    writable = [*request.writable, request.temporary]
+    rules = ["(version 1)", "(allow default)", "(deny file-write*)"]
+    devices = (
+        '(literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty") (literal "/dev/ptmx") (regex #"^/dev/ttys")'
+    )
+    rules.append(f"(allow file-write* {devices} {_subpaths(writable)})")
+    if request.readonly:
+        rules.append(f"(deny file-write* {_subpaths(request.readonly)})")
+    rules += [f"(deny file-read* {_subpaths(_OF_PEOPLE)})", "(allow file-read-metadata)"]
+    rules.append(f"(allow file-read* {_subpaths([*writable, *request.readonly])})")
+    if request.hidden:
+        rules.append(f"(deny file-read* file-write* {_subpaths(request.hidden)})")
+        inner = [path for path in request.readonly if any(path.startswith(f"{place}/") for place in request.hidden)]
+        rules += [f"(allow file-read* {_subpaths(inner)})"] if inner else []
+    if not request.network:
+        local = '(allow network-bind network-inbound (local ip "localhost:*"))'
+        rules += ["(deny network*)", local, '(allow network-outbound (remote ip "localhost:*"))']
+    rules += ['(deny mach-lookup (global-name-prefix "com.apple.securityd"))', "(deny appleevent-send)"]
+    return [SEATBELT, "-p", "\n".join(rules), *request.arguments]
+
+
+def _subpaths(paths: Sequence[str]) -> str:
+    # Seatbelt's strings are written like JSON's.
+    return " ".join(f"(subpath {json.dumps(path, ensure_ascii=False)})" for path in paths)

@@ -7,15 +7,18 @@ encrypted stays encrypted.
 
 import asyncio
 import contextlib
+import json
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import ip_address
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
+from tui_agent.conversation.blocks import ToolCall, ToolDefinition
 from tui_agent.regex import regex
-from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.gate.patterns import matches
+from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.rules import NETWORK, Rule
 from tui_agent.tools.sandbox.launcher import PROXY_PORT
 from tui_agent.tools.web.addresses import Address, WebAddress, is_public, read_address, resolve
@@ -280,3 +283,35 @@ async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -
         await target.drain()
     if target.can_write_eof():
         target.write_eof()
+
+
+def asking(gate: PermissionGate, context: ToolContext, command: str) -> Ask:
+    """A function that asks whether this command may reach an origin, such as ``https://pypi.org``."""
+
+    async def ask(origin: str) -> bool:
+        arguments = json.dumps({"address": f"{origin}/", "command": command})
+        verdict = await gate.check(_ReachDomain(), ToolCall(context.call_id, NETWORK, arguments), context.ask)
+        return verdict.allowed
+
+    return ask
+
+
+class _ReachDomain:
+    """What the gate judges: the reaching of a domain by a command that runs."""
+
+    effect: Effect = "network"
+    definition = ToolDefinition(NETWORK, "", "{}")
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        origin = json.loads(arguments)["address"].removesuffix("/")
+        return tuple(Access("network", f"{each}/", inside=False) for each in belonging_to(origin))
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        given = json.loads(arguments)
+        address = urlsplit(given["address"])
+        reached = " and ".join(urlsplit(each).netloc for each in belonging_to(given["address"].removesuffix("/")))
+        known = next((f"{name} ({reached})" for name, hosts in KNOWN if address.hostname in hosts), reached)
+        return Preview(title=f"Let it reach {known}, in this session", command=given["command"])
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        raise NotImplementedError("it is asked about, not called")

@@ -34,8 +34,7 @@ from tui_agent.tools.sandbox.home import cache_variables, fill
 from tui_agent.tools.sandbox.interrupted import Journal
 from tui_agent.tools.sandbox.landlock import deepest
 from tui_agent.tools.sandbox.launcher import Request
-from tui_agent.tools.sandbox.launching import AVAILABLE, close_launchers, launcher_of
-from tui_agent.tools.sandbox.other_systems import SEATBELT, in_seatbelt
+from tui_agent.tools.sandbox.launching import AVAILABLE, SEATBELT, close_launchers, in_seatbelt, launcher_of
 from tui_agent.tools.sandbox.proxy import EVERYTHING, VARIABLES, Ask, Proxy
 from tui_agent.tools.sandbox.readable import SYSTEM, hidden_in, readable, with_keys
 from tui_agent.tools.sandbox.system_calls import is_known

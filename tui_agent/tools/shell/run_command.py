@@ -9,11 +9,11 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -53,7 +53,6 @@ from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
 from tui_agent.tracing import variables
 
 DEFAULT_TIMEOUT = 120
-Started = TypeVar("Started")
 Seconds: TypeAlias = Annotated[int, Meta(ge=1, le=86_400)]
 RAW_STREAM_BYTES = 100_000_000
 """The most bytes of raw output that are stored for one command."""
@@ -178,10 +177,8 @@ class RunCommand(BuiltIn):
             raise
         settled = prepared.settle
         try:
-            if self._sandbox is not None and prepared.bounds:
-                ask = self._asking(context, command) if self._asking else None
-                await _started(self._sandbox.ready(prepared.request, ask), prepared.request)
-            running = await _started(_start(prepared.request, on_output), prepared.request)
+            ask = self._asking(context, command) if self._asking else None
+            running = await self._start(prepared, ask, on_output)
         except BaseException as error:
             progress.stop()
             raw.close()
@@ -231,6 +228,26 @@ class RunCommand(BuiltIn):
         if stopped:
             raise CallStopped(output)
         return output
+
+    async def _start(
+        self, prepared: "_Prepared", ask: Ask | None, on_output: Callable[[bytes], None]
+    ) -> RunningCommand:
+        """Start a command, and wait until it runs. Raises ToolFailure."""
+        request = prepared.request
+        try:
+            if self._sandbox is not None and prepared.bounds:
+                await self._sandbox.ready(request, ask)
+            await ready(request)
+            running = RunningCommand(request, on_output=on_output)
+            await running.started()
+            return running
+        except OSError as error:
+            if not await asyncio.to_thread(os.path.isdir, request.folder):
+                advice = "Tell the user: it may have been moved or deleted."
+                raise ToolFailure(f"There is no folder {request.folder} to run the command in.", advice) from error
+            raise ToolFailure(f"The command could not be started: {error.strerror}.", _advice(error)) from error
+        except ValueError as error:
+            raise ToolFailure("The command holds a NUL or an invalid character.", "Write it as plain text.") from error
 
     def _told(self, prepared: "_Prepared", terminal: Terminal, *, failed: bool) -> list[str]:
         """What the sandbox has to say about a command that has ended. Looks at files."""
@@ -303,26 +320,6 @@ async def _given_up(preparing: "asyncio.Future[_Prepared]") -> None:
     """Settle a command that is not started, or it would count as running for ever."""
     with suppress(OSError, ToolFailure):
         await asyncio.to_thread((await preparing).settle)
-
-
-async def _start(request: Request, on_output: Callable[[bytes], None]) -> RunningCommand:
-    await ready(request)
-    running = RunningCommand(request, on_output=on_output)
-    await running.started()
-    return running
-
-
-async def _started(start: Coroutine[object, object, Started], request: Request) -> Started:
-    """Wait until something is started. Raises ToolFailure."""
-    try:
-        return await start
-    except OSError as error:
-        if not await asyncio.to_thread(os.path.isdir, request.folder):
-            advice = "Tell the user: it may have been moved or deleted."
-            raise ToolFailure(f"There is no folder {request.folder} to run the command in.", advice) from error
-        raise ToolFailure(f"The command could not be started: {error.strerror}.", _advice(error)) from error
-    except ValueError as error:
-        raise ToolFailure("The command holds a NUL or an invalid character.", "Write it as plain text.") from error
 
 
 def shell() -> str:
