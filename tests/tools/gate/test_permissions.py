@@ -299,57 +299,37 @@ def test_a_rule_reads_back_as_written(pattern: str) -> None:
     assert Rule.read(rule.text) == rule
 
 
-@pytest.mark.parametrize(
-    ("tool", "of", "pattern", "later", "not_later"),
-    [
-        (SHELL, run("git status -s"), "run_command(git status *)", run("git status"), run("git push")),
-        (
-            SHELL,
-            run("cd src && git log | head"),
-            "run_command(cd *), run_command(git log *), run_command(head *)",
-            run("git log -1; head x"),
-            run("git log; rm x"),
-        ),
-        (
-            SHELL,
-            run("rm -rf 'a b' src/*.o"),
-            "run_command(rm -rf 'a b' src/*.o)",
-            run("rm  -rf 'a b' src/*.o"),
-            run("rm -rf 'a b' src/x.o"),
-        ),
-        (WRITE, call("a.py"), "edit_file(*)", call("src/b.py"), call("/srv/b.py")),
-        (WRITE, call("src/a.py"), "edit_file(src/*)", call("src/b.py"), call("b.py")),
-        (WRITE, call(".git/config"), "edit_file(.git/config)", call(".git/config"), call(".git/hooks/x")),
-        (
-            FETCH,
-            call(URL),
-            "fetch_url(https://docs.python.org/*)",
-            call("https://docs.python.org/x"),
-            call("https://a.org/"),
-        ),
-        (READ, call("/usr/include/stdio.h"), "read_file(/usr/include/*)", call("/usr/include/x.h"), call("/usr/x")),
-    ],
-)
-async def test_always_is_remembered_for_the_project(
-    workspace: Workspace,
-    tmp_path: Path,
-    tool: PathTool | RunCommand,
-    of: ToolCall,
-    pattern: str,
-    later: ToolCall,
-    not_later: ToolCall,
-) -> None:
-    store = tmp_path / "home/permissions.json"
-    gate = PermissionGate("ask", workspace, remembered=RememberedRules(store, workspace.root))
-    person = Person(always=True)
-    verdict = await gate.check(tool, of, person)
-    assert ", ".join(verdict.remembered) == pattern
-    assert store.stat().st_mode & 0o777 == 0o600
-    again = PermissionGate("ask", workspace, remembered=RememberedRules(store, workspace.root))
-    assert await outcome(again, tool, later) == "pass"
-    assert await outcome(again, tool, not_later) == "ask"
-    elsewhere = PermissionGate("ask", workspace, remembered=RememberedRules(store, tmp_path))
-    assert await outcome(elsewhere, tool, later) == "ask"
+REMEMBERED = [
+    ("git status -s", "run_command(git status *)", "git status", "git push"),
+    (
+        "cd src && git log | head",
+        "run_command(cd *), run_command(git log *), run_command(head *)",
+        "git log -1; head x",
+        "git log; rm x",
+    ),
+    ("rm -rf 'a b' src/*.o", "run_command(rm -rf 'a b' src/*.o)", "rm  -rf 'a b' src/*.o", "rm -rf 'a b' src/x.o"),
+    ("a.py", "edit_file(*)", "src/b.py", "/srv/b.py"),
+    ("src/a.py", "edit_file(src/*)", "src/b.py", "b.py"),
+    (".git/config", "edit_file(.git/config)", ".git/config", ".git/hooks/x"),
+    (URL, "fetch_url(https://docs.python.org/*)", "https://docs.python.org/x", "https://a.org/"),
+    ("/usr/include/stdio.h", "read_file(/usr/include/*)", "/usr/include/x.h", "/usr/x"),
+]
+
+
+async def test_always_is_remembered_for_the_project(workspace: Workspace, tmp_path: Path) -> None:
+    for number, (of, pattern, later, not_later) in enumerate(REMEMBERED):
+        tool = next(each for each in (SHELL, WRITE, FETCH, READ) if pattern.startswith(each.definition.name))
+        called = run if tool is SHELL else call
+        store = tmp_path / f"home/{number}.json"
+        gate = PermissionGate("ask", workspace, remembered=RememberedRules(store, workspace.root))
+        verdict = await gate.check(tool, called(of), Person(always=True))
+        assert ", ".join(verdict.remembered) == pattern
+        assert store.stat().st_mode & 0o777 == 0o600
+        again = PermissionGate("ask", workspace, remembered=RememberedRules(store, workspace.root))
+        assert await outcome(again, tool, called(later)) == "pass", pattern
+        assert await outcome(again, tool, called(not_later)) == "ask", pattern
+        elsewhere = PermissionGate("ask", workspace, remembered=RememberedRules(store, tmp_path))
+        assert await outcome(elsewhere, tool, called(later)) == "ask", pattern
 
 
 async def test_an_answer_for_the_session_ends_with_it(workspace: Workspace, tmp_path: Path) -> None:
@@ -376,13 +356,13 @@ def test_two_programs_remember_in_one_file(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir() if ".tmp" in file.name] == []
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"projects": {"x": [1]}}', '{"projects": 1}'])
-async def test_a_damaged_file_is_reported_and_left_alone(workspace: Workspace, tmp_path: Path, content: str) -> None:
+async def test_a_damaged_file_is_reported_and_left_alone(workspace: Workspace, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     remembered = RememberedRules(path, workspace.root)
-    path.write_text(content)
-    with pytest.raises(RememberedError, match="damaged"):
-        RememberedRules(path, workspace.root)
+    for content in ("{", "[]", '{"projects": {"x": [1]}}', '{"projects": 1}'):
+        path.write_text(content)
+        with pytest.raises(RememberedError, match="damaged"):
+            RememberedRules(path, workspace.root)
     gate = PermissionGate("auto", workspace, remembered=remembered)
     verdict = await gate.check(SHELL, run("make"), Person(always=True))
     assert verdict.allowed

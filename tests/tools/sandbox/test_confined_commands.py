@@ -56,7 +56,7 @@ async def shell(outside: Outside, request: pytest.FixtureRequest) -> AsyncIterat
     found.sandbox.close()
 
 
-async def test_work_goes_on_as_ever(shell: Shell) -> None:
+async def test_work_goes_on_as_ever_also_after_a_command_that_ends_all_others(shell: Shell) -> None:
     text = await shell.run(
         f"echo new > file.txt; mkdir -p deep/er; {GIT} add file.txt && {GIT} commit -qm two && git log --oneline"
     )
@@ -67,6 +67,9 @@ async def test_work_goes_on_as_ever(shell: Shell) -> None:
     assert "7\n" in await shell.run('cat "$TMPDIR/x"')  # it lasts as long as the session
     assert "[exit code 3" in await shell.run("exit 3")
     assert "[ended by signal 9" in await shell.run("kill -9 $$")
+    for _ in range(3):
+        await shell.run("pkill -9 python; pkill -STOP python; kill -9 -1")
+        assert "still here\n" in await shell.run("echo still here")
 
 
 async def test_what_is_stopped_before_it_starts_does_not_count_as_running(shell: Shell) -> None:
@@ -258,12 +261,6 @@ async def test_what_is_guarded_in_git_is_there_after_all_was_removed(shell: Shel
     for line in ("rm -rf .git", "find . -delete", "mv .git deep-down; mkdir .git"):
         await shell.run(line)
         assert (git / "config").read_text() == before
-
-
-async def test_a_command_that_ends_all_others_ends_no_later_one(shell: Shell) -> None:
-    for _ in range(3):
-        await shell.run("pkill -9 python; pkill -STOP python; kill -9 -1")
-        assert "still here\n" in await shell.run("echo still here")
 
 
 async def test_neither_does_it_come_from_what_was_left_running(shell: Shell) -> None:

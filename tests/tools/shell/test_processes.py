@@ -57,13 +57,14 @@ def pids(folder: Path, count: int) -> list[int]:
     return list(map(int, found)) if len(found) >= count else []
 
 
-async def test_last_words_that_nobody_has_read_yet_are_passed_on(tmp_path: Path) -> None:
+async def test_who_can_end_well_is_given_the_time_and_its_last_words_are_passed_on(tmp_path: Path) -> None:
     said: list[bytes] = []
     command = start("trap 'echo bye; exit 0' TERM; touch up; while :; do sleep 0.01; done", tmp_path, said.append)
     await until((tmp_path / "up").exists)
     asyncio.get_running_loop().remove_reader(command._output)  # as if the loop had other things to do
     await command.stop()
     assert b"".join(said).endswith(b"bye\n")
+    assert (await command.ended()).exit_code == 0
 
 
 GROUP = """
@@ -111,15 +112,6 @@ async def test_the_whole_tree_is_ended(tmp_path: Path) -> None:
     assert all(map(alive, family))
     await command.stop()
     await until(lambda: not any(map(alive, family)))
-
-
-async def test_who_can_end_well_is_given_the_time(tmp_path: Path) -> None:
-    pieces: list[bytes] = []
-    command = start("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done", tmp_path, pieces.append)
-    await until(lambda: b"ready\n" in b"".join(pieces))
-    await command.stop()
-    assert b"bye" in b"".join(pieces)
-    assert (await command.ended()).exit_code == 0
 
 
 async def test_a_cancelled_stop_ends_by_force_at_once(tmp_path: Path) -> None:
