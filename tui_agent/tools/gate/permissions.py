@@ -242,8 +242,8 @@ class PermissionGate:
         if isinstance(decided, Verdict):
             return decided
         if trusted and not doubted and not decided.by_rule:
-            passed = _outside(accesses) if stopped else accesses
-            return Verdict(True, f"A hook of yours allows it: {trusted}", "hook", accesses=passed)
+            reached = _reached(accesses, stopped)
+            return Verdict(True, f"A hook of yours allows it: {trusted}", "hook", accesses=reached)
         preview = await asyncio.to_thread(tool.preview, call.arguments, self._workspace)
         readable = (self.passes(READ, structs.replace(access, effect="read")) for access in accesses)
         if preview.failure and all(readable):
@@ -285,8 +285,8 @@ class PermissionGate:
                 accesses=accesses,
             )
         remembered = tuple(rule.text for rule in rules) if answer.always else ()
-        allowed = _outside(accesses) if stopped else accesses
-        return Verdict(True, "You allowed it.", "user", remembered=remembered, notice=notice, accesses=allowed)
+        reached = _reached(accesses, stopped)
+        return Verdict(True, "You allowed it.", "user", remembered=remembered, notice=notice, accesses=reached)
 
     async def check_own(self, line: str, ask: Ask, call_id: str = "", *, title: str = "Run your command") -> bool:
         """Whether to run a command line of the user's own, without a sandbox: one they typed, or one of their hooks.
@@ -391,7 +391,7 @@ class PermissionGate:
         if self.mode == "plan" and any(self._changes(tool, access) for access in accesses):
             return Verdict(False, "Plan mode is read-only.", "mode", _PLAN_ADVICE, accesses=accesses)
         if self.mode == "allow":
-            return Verdict(True, "Mode allow.", "mode", accesses=_outside(accesses) if stopped else accesses)
+            return Verdict(True, "Mode allow.", "mode", accesses=_reached(accesses, stopped))
         for access in accesses:
             if rule := self._limiting(self._ask, tool, access):
                 return _Question(
@@ -540,9 +540,9 @@ def _named_in_rules(tool: str, access: Access) -> str:
     return READ if tool == SHELL and access.effect == "read" else tool
 
 
-def _outside(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
-    """The same accesses, with commands marked to run outside the sandbox."""
-    return tuple(structs.replace(access, outside=access.effect == "run") for access in accesses)
+def _reached(accesses: tuple[Access, ...], stopped: str) -> tuple[Access, ...]:
+    """What is allowed: commands outside the sandbox if it `stopped` them."""
+    return tuple(structs.replace(each, outside=each.effect == "run") for each in accesses) if stopped else accesses
 
 
 def _accesses(tool: Tool, call: ToolCall, workspace: WorkspaceView) -> tuple[Access, ...]:

@@ -277,8 +277,6 @@ def _forms_of(path: str, root: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1_000)
 def _prefix(pattern: str) -> CommandPrefix | None:
-    if not pattern:
-        return None
     words = read_words(pattern)
     if words is None:
         return None

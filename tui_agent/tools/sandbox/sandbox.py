@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -81,19 +82,16 @@ class SandboxFolders(msgspec.Struct, frozen=True, kw_only=True):
     home: Path = msgspec.field(default_factory=lambda: Path(os.path.realpath(Path.home())))
 
 
-_mechanism: SandboxMechanism | None = None
 _looking = threading.Lock()
 
 
 def mechanism() -> SandboxMechanism:
     """What this machine offers. The first call tests it, which takes about 0.1 s: call it off the event loop."""
-    global _mechanism  # noqa: PLW0603 - it is the same for the whole process
     with _looking:
-        if _mechanism is None:
-            _mechanism = _find()
-        return _mechanism
+        return _find()
 
 
+@cache
 def _find() -> SandboxMechanism:
     if sys.platform == "darwin":
         if os.access(SEATBELT, os.X_OK):

@@ -42,14 +42,6 @@ class _Call(NamedTuple):
     arguments: tuple[int, ...]
 
 
-class _Named(NamedTuple):
-    """A file as a caller names it: relative to which descriptor, and, in `flags`, whether links are followed."""
-
-    folder: int
-    path: str
-    flags: int = 0
-
-
 class Supervisor:
     """Answers the calls of one command, in the keeper's only thread, whenever `listener` is readable."""
 
@@ -87,10 +79,9 @@ class Supervisor:
 
     def _perform(self, call: _Call) -> int:
         """Make the change, or add the watch, that the caller asks for; returns the call's value. Raises OSError."""
-        named = _named(call)
         watches = call.name == "inotify_add_watch"
         change, given = (None, ()) if watches else _change_asked_for(call)
-        place = _opened(call.thread, named)
+        place = _opened(call.thread, *_named(call))
         try:
             path = os.readlink(f"/proc/self/fd/{place}")
             if watches and not self._parts.may_see(path):
@@ -128,11 +119,11 @@ class Supervisor:
         fcntl.ioctl(self.listener, _STILL_WAITS, struct.pack("Q", call.key))
 
 
-def _named(call: _Call) -> _Named:
-    """The file that a call is about. Raises OSError."""
+def _named(call: _Call) -> tuple[int, str, int]:
+    """The file that a call is about: relative to which descriptor, its path, and flags for links. Raises OSError."""
     name, arguments, flags = call.name, call.arguments, 0
     if name in {"fchmod", "fchown", "fsetxattr", "fremovexattr"}:
-        return _Named(_signed(arguments[0]), "")
+        return _signed(arguments[0]), "", 0
     folder, at = _AT_FDCWD, arguments[0]
     if name == "inotify_add_watch":
         at = arguments[1]
@@ -142,12 +133,12 @@ def _named(call: _Call) -> _Named:
         which = {"fchmodat2": 3, "fchownat": 4, "utimensat": 3}.get(name)
         flags = arguments[which] if which else 0
         if not at and name in {"utimensat", "futimesat"}:
-            return _Named(folder, "")
+            return folder, "", 0
     path = _text(call.thread, at, _PATH_BYTES)
     if not path and not flags & _AT_EMPTY_PATH:
         raise FileNotFoundError(errno.ENOENT, "")
     link_itself = name.startswith("l") or bool(flags & _AT_SYMLINK_NOFOLLOW)
-    return _Named(folder, path, os.O_NOFOLLOW if link_itself else 0)
+    return folder, path, os.O_NOFOLLOW if link_itself else 0
 
 
 def _change_asked_for(call: _Call) -> tuple[Callable[..., None], tuple[object, ...]]:
@@ -188,9 +179,8 @@ def _times(name: str, thread: int, at: int) -> bytes | None:
     return struct.pack("qqqq", first, 1000 * first_part, second, 1000 * second_part)
 
 
-def _opened(thread: int, named: _Named) -> int:
+def _opened(thread: int, folder: int, path: str, flags: int) -> int:
     """An ``O_PATH`` descriptor of the file that a thread names. Raises OSError."""
-    folder, path, flags = named
     if path.startswith("/"):
         for own, instead in _OWN.items():
             if path == own or path.startswith(f"{own}/"):
