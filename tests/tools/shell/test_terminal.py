@@ -204,7 +204,7 @@ UNITS = {
 }
 
 
-QUICK = ("C0", "string without end", "into scrollback")
+QUICK = ("progress", "string without end", "into scrollback")
 
 
 @pytest.mark.parametrize(
