@@ -136,26 +136,22 @@ async def test_a_path_that_it_cannot_see_is_told_and_seen_once_it_is_allowed(she
 
 async def test_the_home_is_an_empty_one_with_what_git_and_package_managers_need(shell: Shell) -> None:
     home = shell.place.home
-    (home / ".gitconfig").write_text(
-        "[user]\n\tname = A User\n\temail = a@b\n[core]\n\tfsmonitor = evil\n[alias]\n\tx = !evil\n"
-    )
-    (home / ".npmrc").write_text("registry=https://registry.example/\n//registry.example/:_authToken=SECRET\n")
-    (home / ".config" / "pip").mkdir(parents=True)
-    (home / ".config" / "pip" / "pip.conf").write_text(
-        "[global]\nindex-url = https://pypi.example/simple\nextra-index-url = https://me:SECRET@pypi.example/\n"
-    )
-    (home / ".cargo" / "bin").mkdir(parents=True)
-    (home / ".cargo" / "bin" / "tool").write_text("#!/bin/sh\necho it runs\n")
-    (home / ".cargo" / "bin" / "tool").chmod(0o755)
-    (home / ".cargo" / "credentials.toml").write_text("[registry]\ntoken = 'SECRET'\n")
-    (home / ".cargo" / "config.toml").write_text(
-        '[source.crates-io]\nreplace-with = "mirror"\n[registries.mine]\nindex = "sparse+https://x"\ntoken = "SECRET"\n'
-    )
-    (home / ".some-new-tool").mkdir()
-    (home / ".some-new-tool" / "auth.json").write_text("SECRET")
-    crates = home / ".cargo" / "registry" / "cache" / "index-1"
-    crates.mkdir(parents=True)
-    (crates / "old.crate").write_text("old" * 5000)
+    for name, content in {
+        ".gitconfig": "[user]\n\tname = A User\n\temail = a@b\n[core]\n\tfsmonitor = evil\n[alias]\n\tx = !evil\n",
+        ".npmrc": "registry=https://registry.example/\n//registry.example/:_authToken=SECRET\n",
+        ".config/pip/pip.conf": "[global]\nindex-url = https://pypi.example/simple\n"
+        "extra-index-url = https://me:SECRET@pypi.example/\n",
+        ".cargo/bin/tool": "#!/bin/sh\necho it runs\n",
+        ".cargo/credentials.toml": "[registry]\ntoken = 'SECRET'\n",
+        ".cargo/config.toml": '[source.crates-io]\nreplace-with = "mirror"\n[registries.mine]\n'
+        'index = "sparse+https://x"\ntoken = "SECRET"\n',
+        ".some-new-tool/auth.json": "SECRET",
+        ".cargo/registry/cache/index-1/old.crate": "old" * 5000,
+    }.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(content)
+    (home / ".cargo/bin/tool").chmod(0o755)
+    crates = home / ".cargo/registry/cache/index-1"
     text = await shell.run(
         "cd ~/.cargo/registry/cache/index-1 && echo x > new.crate && wc -c *.crate; echo x > old.crate"
     )
