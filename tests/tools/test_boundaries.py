@@ -58,7 +58,7 @@ def test_a_line_of_a_diff_is_cut_at_a_thousand_characters(width: int, end: str) 
 def test_a_very_large_change_is_shown_as_a_whole(lines: int, whole: bool) -> None:
     # Lines that stay the same in the middle of a change are told apart only up to a number of lines.
     middle = _lines(lines - 2)
-    body = unified(f"a\n{middle}b\n", f"c\n{middle}d\n", "x", max_lines=10**6).split("\n")
+    body = unified(f"a\n{middle}b\n", f"c\n{middle}d\n", "x", complete=True).split("\n")
     assert ("-x9" in body) == whole
 
 

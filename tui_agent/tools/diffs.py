@@ -14,8 +14,8 @@ _COMPARED = 4_000
 _CONTEXT = 3
 
 
-def unified(old: str, new: str, name: str, *, max_lines: int = MAX_LINES, complete: bool = False) -> str:
-    """The unified diff from `old` to `new`, at most `max_lines` lines and a note; empty if they are equal.
+def unified(old: str, new: str, name: str, *, complete: bool = False) -> str:
+    """The unified diff from `old` to `new`, at most `MAX_LINES` lines and a note; empty if they are equal.
 
     With `complete`, nothing is cut: applied to `old`, it gives exactly `new`. Otherwise long lines are cut, and a
     carriage return at the end of a line is left out unless the change adds or removes it. Only newlines end a line. A
@@ -41,9 +41,9 @@ def unified(old: str, new: str, name: str, *, max_lines: int = MAX_LINES, comple
     if complete:
         return "\n".join((f"--- {name}", f"+++ {name}", *body))
     ending = "" if old and ("\r\n" in old) != ("\r\n" in new) else "\r"
-    shown = [f"--- {name}", f"+++ {name}", *(_clipped(line, ending) for line in body[:max_lines])]
-    if len(body) > max_lines:
-        shown.append(f"… {counted(len(body) - max_lines, 'more line')}")
+    shown = [f"--- {name}", f"+++ {name}", *(_clipped(line, ending) for line in body[:MAX_LINES])]
+    if len(body) > MAX_LINES:
+        shown.append(f"… {counted(len(body) - MAX_LINES, 'more line')}")
     return "\n".join(shown)
 
 

@@ -94,11 +94,11 @@ async def test_control_characters_in_names_stay_on_their_line(tmp_path: Path) ->
 
 
 async def test_a_long_listing_is_cut_and_counted(tmp_path: Path) -> None:
-    for number in range(12):
-        (tmp_path / f"f{number:02}").touch()
-    output = await call(ListDir(max_entries=10), tmp_path, path=str(tmp_path))
-    assert output.text.endswith("f09  0 B\n[2 more entries. Use glob to find names by a pattern.]")
+    for number in range(1_002):
+        (tmp_path / f"f{number:04}").touch()
+    output = await call(ListDir(), tmp_path, path=str(tmp_path))
+    assert output.text.endswith("f0999  0 B\n[2 more entries. Use glob to find names by a pattern.]")
     (tmp_path / "empty").mkdir()
     assert (await call(ListDir(), tmp_path, path="empty")).text == "[empty is empty.]"
     with pytest.raises(ToolFailure, match="not a folder"):
-        await call(ListDir(), tmp_path, path="f01")
+        await call(ListDir(), tmp_path, path="f0001")

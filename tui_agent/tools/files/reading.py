@@ -164,14 +164,10 @@ def _as_file(text: str) -> BinaryIO:
 
 
 class ListDir(_Looking):
-    """Lists at most `max_entries` entries of one folder."""
+    """Lists at most `MAX_ENTRIES` entries of one folder."""
 
     name = "list_dir"
     _verb = "List"
-
-    def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
-        super().__init__()
-        self._max_entries = max_entries
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         return await in_thread(lambda stop: self._signature.call(self._do, arguments, context, stop))
@@ -187,9 +183,9 @@ class ListDir(_Looking):
         with open_folder(real) as folder, os.scandir(folder) as entries:
             listed = [_entry(entry, folder, stop) for entry in entries]
         listed.sort(key=lambda entry: (not entry.is_folder, entry.name.casefold(), entry.name))
-        lines = [entry.line for entry in listed[: self._max_entries]]
-        if len(listed) > self._max_entries:
-            more = counted(len(listed) - self._max_entries, "more entry", "more entries")
+        lines = [entry.line for entry in listed[:MAX_ENTRIES]]
+        if len(listed) > MAX_ENTRIES:
+            more = counted(len(listed) - MAX_ENTRIES, "more entry", "more entries")
             lines.append(f"[{more}. Use glob to find names by a pattern.]")
         where = display_path(context.workspace, real)
         return ToolOutput("\n".join(lines) or f"[{where} is empty.]", summary=counted(len(listed), "entry", "entries"))
