@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from tests.examples import examples as some
 from tests.settings.given import accepted, nested, user_file, write
 from tui_agent.settings import (
     GivenValue,
@@ -91,7 +92,7 @@ def test_a_value_shown_and_read_again_is_the_same(
     assert values_by_key(load_settings(home, None)) == once
 
 
-@examples(deadline=None)
+@examples(deadline=None, max_examples=some(8))
 @given(
     key=st.from_regex(r"[a-z_]{1,12}(\.[a-z_]{1,12}){0,2}", fullmatch=True).filter(
         lambda key: key not in settings_by_key()

@@ -367,8 +367,9 @@ STATUSES = {
 
 
 async def test_an_error_of_the_server_is_said_with_what_to_do_and_the_beginning_of_its_text(tmp_path: Path) -> None:
-    said = b"<h1>Oh</h1>" + b"x" * 5_000
-    pages = {f"/{status[:3]}": answer(said, status, Content_Type="text/html", Retry_After="17") for status in STATUSES}
+    plain = {"Content_Type": "text/plain", "Retry_After": "17"}
+    pages = {f"/{status[:3]}": answer(b"Oh\n" + b"x" * 5_000, status, **plain) for status in STATUSES}
+    pages |= {"/page": answer(b"<h1>Oh</h1>", "404 Not Found", Content_Type="text/html")}
     pages |= {"/zip": answer(b"PK\3\4" + bytes(100), "500 Internal", Content_Type="application/zip")}
     pages |= {"/long": answer(b"Gone away. " * 2_000, "500 Internal", Content_Type="text/plain")}
     async with server(pages) as served:
@@ -376,8 +377,9 @@ async def test_an_error_of_the_server_is_said_with_what_to_do_and_the_beginning_
             text = await failing(tmp_path, f"{served.url}/{status[:3]}")
             assert words in text
             assert "asks to wait: 17 seconds." in text
-            assert "The server says:\n# Oh" in text
+            assert "The server says:\nOh\nxxx" in text
             assert len(text) < 1_500
+        assert "The server says:\n# Oh" in await failing(tmp_path, f"{served.url}/page")
         assert "The server says" not in await failing(tmp_path, f"{served.url}/zip")
         text = await failing(tmp_path, f"{served.url}/long", limits=FetchLimits(bytes=1_000))
     assert "500 Internal" in text
