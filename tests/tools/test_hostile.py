@@ -239,7 +239,7 @@ async def test_files_that_come_and_go_meanwhile(tmp_path: Path) -> None:
     thread.start()
     try:
         async with asyncio.timeout(PATIENCE_S):
-            for _ in range(50):
+            for _ in range(30):
                 await asyncio.gather(*(attempt() for _ in range(4)))
     finally:
         ended.set()
