@@ -17,11 +17,12 @@ from tui_agent.system.programs import find_program
 FOLDER = Path(__file__).parents[3] / "build/languages"
 
 
-Case: TypeAlias = tuple[Mapping[str, str], tuple[str, str], str, str]
+Case: TypeAlias = tuple[Mapping[str, str], tuple[str, str], tuple[str, str]]
 CASES: dict[str, Case] = {
     "basedpyright-langserver": (
         {"one.py": "def count(n: int) -> int:\n    return n\n", "two.py": "import one\n\nprint(one.count(1) + 1)\n"},
-        *(("-> int", "-> str"), "two.py:3:", "not supported"),
+        ("-> int", "-> str"),
+        ("two.py:3:", "not supported"),
     ),
     "typescript-language-server": (
         {
@@ -29,7 +30,8 @@ CASES: dict[str, Case] = {
             "one.ts": "export const count = (n: number) => n;\n",
             "two.ts": "import { count } from './one';\nexport const more: number = count(1);\n",
         },
-        *(("=> n;", "=> String(n);"), "two.ts:2:", "not assignable"),
+        ("=> n;", "=> String(n);"),
+        ("two.ts:2:", "not assignable"),
     ),
     "gopls": (
         {
@@ -37,21 +39,23 @@ CASES: dict[str, Case] = {
             "one.go": "package shop\n\nfunc count(n int) int { return n }\n",
             "two.go": "package shop\n\nvar more int = count(1)\n",
         },
-        *(("count(n int) int", "counted(n int) int"), "two.go:3:", "count"),
+        ("count(n int) int", "counted(n int) int"),
+        ("two.go:3:", "count"),
     ),
     "clangd": (
         {"one.h": "int count(int n);\n", "two.c": '#include "one.h"\nint more(void) { return count(1); }\n'},
-        *(("int count(int n)", "int count(int n, int m)"), "two.c:2:", "Too few arguments"),
+        ("int count(int n)", "int count(int n, int m)"),
+        ("two.c:2:", "Too few arguments"),
     ),
 }
-"""By server: a project of two files, an edit of the first, what that breaks in which file, and the message."""
+"""By server: a project of two files, an edit of the first, and where in which file that breaks what."""
 
 
 @pytest.mark.parametrize("server", CASES)
 async def test_it_tells_what_an_edit_breaks_elsewhere_and_where_names_are_used(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files, (old, new), broken, message = CASES[server]
+    files, (old, new), (broken, message) = CASES[server]
     for folder in (Path(sys.executable).parent, FOLDER / "bin", FOLDER / "node_modules/.bin"):
         monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
     if find_program(server) is None:
