@@ -8,7 +8,7 @@ import pytest
 from tui_agent.conversation.entries import FileState
 from tui_agent.conversation.file_changes import FilePast, FilesPast
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.files.put_back import MAX_DIFFED, FileStep, plan, put_back
+from tui_agent.tools.files.put_back import GUARDED, MAX_DIFFED, OUTSIDE, FileStep, plan, put_back
 from tui_agent.tools.files.states import ABSENT, look_at
 
 
@@ -35,6 +35,15 @@ def test_of_the_folders_that_were_made_those_go_that_hold_nothing_else(tmp_path:
     (tmp_path / "one/b.txt").touch()
     put_back(FileStep(str(file), "a.txt", "remove", look_at(file, 0).state, ABSENT, made=3), b"")
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == ["one", "one/b.txt"]
+
+
+def test_a_log_that_names_a_file_out_of_the_folders_in_any_way_restores_none(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    named = (root / "../a.txt", tmp_path / "a.txt", root / "a\0", root / ".git/config")
+    past = FilesPast(tuple(FilePast(str(place), then(b"x"), (ABSENT,)) for place in named))
+    found = plan(1, past, [root], lambda _: b"x")
+    assert (found.steps, [why for _, why in found.impossible]) == ((), [OUTSIDE, OUTSIDE, OUTSIDE, GUARDED])
 
 
 @pytest.mark.parametrize("content", [b"\xe9t\xe9\n", b"a\0b", b"x" * (MAX_DIFFED + 1)])
