@@ -102,6 +102,7 @@ PRINTED = {
     "no end of time": ({"command": "x", "timeout": 10**400}, {"command": "x", "call_seconds": 1e9}, ""),
     "seconds": ({"command": "x", "timeout": 60}, {"command": "x", "call_seconds": 60.0}, ""),
     "a port": ({"command": "x", "env": {"PORT": 80}}, {"command": "x", "env": {"PORT": "80"}}, ""),
+    "Zed's": ({"command": {"path": "x", "env": {"A": "1"}}}, {"command": "x", "env": {"A": "1"}}, ""),
     "one list": ({"type": "local", "command": ["npx", "-y", "x"]}, {"command": "npx", "args": ["-y", "x"]}, ""),
     "a token": (
         {"url": "https://a/b", "bearer_token_env_var": "T", "http_headers": {"X": "1"}},

@@ -23,7 +23,7 @@ def test_a_projects_servers_wait_for_the_user_and_for_that_very_definition(tmp_p
     (mine, theirs), problems = configured(users, project, project)
     assert not problems
     choices = ServerSwitches(home)
-    assert choices.is_on(mine)
+    assert (choices.is_on(mine), choices.is_new(mine)) == (True, False)
     assert not choices.is_on(theirs)
     assert choices.is_new(theirs)
     choices.turn(theirs, on=True)
