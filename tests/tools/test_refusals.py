@@ -67,6 +67,7 @@ REFUSED: list[tuple[str, dict[str, object], str, str]] = [
     ("mark_task_done", {"detail": " "}, "is empty", "what was done"),
     ("episode", {"title": "a", "conclusion": "done"}, "'a' is open", "Go on"),
     ("episode", {"title": " "}, "cannot be opened", "Close one"),
+    ("episode", {"title": "x" * 9_000, "conclusion": "done"}, f"'{'x' * 100}…' is open", "Go on"),
     ("todo", {}, "`items` is missing", "Expected: todo(items"),
     ("todo", {"items": [{"text": "a", "state": "completed"}]}, "does not fit", "done|in_progress|pending"),
     ("todo", {"items": [{"text": " ", "state": "done"}]}, "item 1 has no text", "`text`"),

@@ -10,6 +10,7 @@ from tui_agent.conversation.tasks import EPISODE, MOST_OPEN, TODO, TodoItem, Tod
 from tui_agent.conversation.view import View
 from tui_agent.tools.base import ToolContext, ToolFailure, ToolOutput
 from tui_agent.tools.built_in import BuiltIn
+from tui_agent.tools.gate.workspace import shown
 
 MAX_ITEMS = 50
 """The most items of a list; nobody reads a longer one again."""
@@ -88,15 +89,19 @@ class EpisodeTool(BuiltIn):
             title: Its name, the same to open and to close it.
             conclusion: To close it: all that later work needs of it, such as findings, paths and decisions.
         """
-        opened = [each.name for each in episodes(self._view)[1]]
-        open_now = f"Open now: {', '.join(opened)}." if opened else "None is open: a summary may have taken its place."
+        opened, name = [each.name for each in episodes(self._view)[1]], shown(title, 100)
+        open_now = (
+            f"Open now: {', '.join(shown(each, 100) for each in opened)}."
+            if opened
+            else "None is open: a summary may have taken its place."
+        )
         if conclusion.strip():
             if title not in opened:
                 raise ToolFailure(
-                    f"episode: none with the name {title!r} is open. {open_now}", "Go on without closing it."
+                    f"episode: none with the name '{name}' is open. {open_now}", "Go on without closing it."
                 )
-            return ToolOutput("Noted: its calls leave when that is cheap.", summary=f"{title} closed")
+            return ToolOutput("Noted: its calls leave when that is cheap.", summary=f"{name} closed")
         if not title.strip() or title in opened or len(opened) == MOST_OPEN:
-            why = f"episode: {title!r} cannot be opened: a name may be open once, and {MOST_OPEN} at a time. {open_now}"
+            why = f"episode: '{name}' cannot be opened: a name may be open once, and {MOST_OPEN} at a time. {open_now}"
             raise ToolFailure(why, "Close one with its conclusion first.")
-        return ToolOutput("Open. Close it with the same name and your conclusion.", summary=f"{title} opened")
+        return ToolOutput("Open. Close it with the same name and your conclusion.", summary=f"{name} opened")
