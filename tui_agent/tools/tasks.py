@@ -90,11 +90,8 @@ class EpisodeTool(BuiltIn):
             conclusion: To close it: all that later work needs of it, such as findings, paths and decisions.
         """
         opened, name = [each.name for each in episodes(self._view)[1]], shown(title, 100)
-        open_now = (
-            f"Open now: {', '.join(shown(each, 100) for each in opened)}."
-            if opened
-            else "None is open: a summary may have taken its place."
-        )
+        named = ", ".join(shown(each, 100) for each in opened)
+        open_now = f"Open now: {named}." if opened else "None is open: a summary may have taken its place."
         if conclusion.strip():
             if title not in opened:
                 raise ToolFailure(
