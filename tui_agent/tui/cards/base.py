@@ -77,7 +77,6 @@ class Block(Struct, metaclass=_Data, eq=False, gc=False, kw_only=True):
 
     @property
     def spins(self) -> bool:
-        """Whether its header shows a spinner."""
         return False
 
     def follows(self, before: "Block") -> bool:
@@ -120,7 +119,6 @@ class Card(Block, eq=False, kw_only=True):
         return not self.folding.open
 
     def toggle(self) -> None:
-        """Open it if it is collapsed, else collapse it."""
         self.own = (self.folding.round, not self.collapsed)
 
 
@@ -137,7 +135,6 @@ def packed(text: str) -> str | bytes:
 
 
 def unpacked(held: str | bytes) -> str:
-    """The inverse of `packed`."""
     return held if isinstance(held, str) else _decompressed(held)
 
 
@@ -159,7 +156,6 @@ class StreamedText:
             self.append(text)
 
     def append(self, piece: str) -> None:
-        """Append a piece."""
         if self._cleaner is None:
             self._cleaner = StreamCleaner()
         self._take(self._cleaner.feed(piece))

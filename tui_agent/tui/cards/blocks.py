@@ -44,5 +44,4 @@ TOOL_CARDS: Final[tuple[type[ToolBlock], ...]] = (CommandBlock, SearchBlock, Tod
 
 
 def block_for(tool: str) -> type[ToolBlock]:
-    """The class of card for a tool's calls."""
     return next((card for card in TOOL_CARDS if card.is_for(tool)), ToolBlock)

@@ -47,7 +47,6 @@ class BoundaryBlock(Card, eq=False, kw_only=True):
         return f" {dot} ".join(filter(None, (self.step(arrow, dot), self.outcome, self.reason)))
 
     def step(self, arrow: str, dot: str) -> str:
-        """What was done, and tokens before and after."""
         if self.before is None or self.after is None or self.before == self.after:
             return self.kind
         return f"{self.kind} {dot} {compact_count(self.before)} {arrow} {compact_count(self.after)} tokens"

@@ -65,7 +65,6 @@ class CommandBlock(ToolBlock, eq=False, kw_only=True):
 
     @property
     def _max_lines(self) -> int:
-        """The most lines a preview shows."""
         return USER_SHELL_LINES if self.name == USER_SHELL else PREVIEW_LINES
 
     def _newest(self) -> _Newest:

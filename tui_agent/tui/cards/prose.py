@@ -48,7 +48,6 @@ class ProseBlock(MarkdownBlock, eq=False, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The Markdown source so far."""
         return str(self.content)
 
     @property

@@ -56,7 +56,6 @@ class ToolState(StrEnum):
 
     @property
     def finished(self) -> bool:
-        """Whether this state is final."""
         return self not in (ToolState.PENDING, ToolState.ASKING, ToolState.RUNNING)
 
 
@@ -78,7 +77,6 @@ class ResultSize(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, result: str) -> "ResultSize":
-        """Count the lines and bytes of a result."""
         return cls(lines=result.count("\n") + (not result.endswith("\n") if result else 0), bytes=len(result.encode()))
 
 
@@ -114,12 +112,10 @@ class ToolBlock(Card, eq=False, kw_only=True):
 
     @classmethod
     def is_for(cls, tool: str) -> bool:
-        """Whether calls of a tool use this class."""
         return tool in cls.TOOLS
 
     @property
     def result(self) -> str:
-        """The result as the model saw it."""
         return unpacked(self.held)
 
     @result.setter
@@ -128,7 +124,6 @@ class ToolBlock(Card, eq=False, kw_only=True):
 
     @property
     def display_name(self) -> str:
-        """The tool's display name."""
         return facts_of(self.name).title
 
     @property
@@ -206,13 +201,11 @@ class ToolBlock(Card, eq=False, kw_only=True):
     # What cards of particular tools override
 
     def preview_height(self) -> int:
-        """How many lines `draw_preview` returns."""
         if self.shows_diff:
             return min(DIFF_LINES, max(1, self.diff.count("\n") - 2))
         return len(self.preview_lines())
 
     def draw_preview(self, width: int, look: Look) -> list[Line]:
-        """The lines under the header of a collapsed card."""
         if self.shows_diff:
             return draw_diff_start(self.diff, DIFF_LINES, width, look, indent=BODY_INDENT)
         margin = Run(" " * BODY_INDENT, look.palette.base)
@@ -240,7 +233,6 @@ class ToolBlock(Card, eq=False, kw_only=True):
         return [*reason, *lines][:PREVIEW_LINES]
 
     def open_sections(self) -> list[Section]:
-        """The sections under the header of an open card."""
         sections: list[Section] = []
         shown = all(part in self.result for part in self.note.split(NOTE_PARTS))
         if self.note and self.state is not ToolState.OK and not shown:

@@ -7,14 +7,7 @@ import msgspec
 from tui_agent.text import one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 
-QUESTION: Final = "The agent asks"
-PLAN: Final = "Carry out this plan?"
-OWN_WORDS: Final = "In my own words"
-EDIT: Final = "Edit it first"
-SEND_BACK: Final = "No, and say what to change"
-WHY: Final = "What should be done instead?"
 NO_RULE: Final = " (not possible here)"
-
 
 MAX_CHOICE: Final = 200
 """The most characters shown of an answer."""
@@ -47,7 +40,6 @@ class AnswerChoice(msgspec.Struct, frozen=True):
 
     @property
     def is_possible(self) -> bool:
-        """Whether it can be chosen."""
         return self.answer is not None or bool(self.opens)
 
     @property
@@ -70,31 +62,31 @@ class Answers(msgspec.Struct, frozen=True):
         return self.kind != "question"
 
     def said(self, words: str) -> PermissionAnswer:
-        """The answer in the user's own words."""
         if self.kind == "question":
             return PermissionAnswer(allowed=bool(words), choice=words)
         return PermissionAnswer(allowed=False, feedback=words)
 
 
 def answers_to(question: PermissionQuestion) -> Answers:
-    """The answers to offer."""
     match question.kind:
         case "question":
             offered = [
                 AnswerChoice(one_line(choice, MAX_CHOICE), PermissionAnswer(allowed=True, choice=choice))
                 for choice in question.choices
             ]
-            return Answers("question", QUESTION, (*offered, AnswerChoice(OWN_WORDS, opens="words")), "Your answer")
+            own_words = AnswerChoice("In my own words", opens="words")
+            return Answers("question", "The agent asks", (*offered, own_words), "Your answer")
         case "plan":
             modes = [
                 AnswerChoice(IN_MODE.get(mode, mode), PermissionAnswer(allowed=True, choice=mode))
                 for mode in question.choices
             ]
-            others = (AnswerChoice(EDIT, opens="edit"), AnswerChoice(SEND_BACK, opens="words"))
-            return Answers("plan", PLAN, (*modes, *others), "What should be changed?")
+            edit, back = "Edit it first", "No, and say what to change"
+            others = (AnswerChoice(edit, opens="edit"), AnswerChoice(back, opens="words"))
+            return Answers("plan", "Carry out this plan?", (*modes, *others), "What should be changed?")
         case "call":
             title = "Run this outside the sandbox?" if question.outside else "Allow this?"
-            return Answers("call", title, _of_call(question), WHY)
+            return Answers("call", title, _of_call(question), "What should be done instead?")
 
 
 def _of_call(question: PermissionQuestion) -> tuple[AnswerChoice, ...]:

@@ -38,7 +38,6 @@ class Columns(msgspec.Struct, frozen=True):
 
     @classmethod
     def wide_enough(cls, numbers: Iterable[int], messages: Iterable[int]) -> "Columns":
-        """Columns wide enough for the largest of each."""
         return cls(len(str(max(numbers, default=0))), len(f"{max(messages, default=0):,}"))
 
 
@@ -100,39 +99,31 @@ class PlacePicker(Dialog[str | None]):
         yield framed(head, self._rows, [dialog_keys(f"Type to search, {keys}")])
 
     def on_mount(self) -> None:
-        """Mark the first place."""
         self._show(range(self._count))
         self.query_one(Input).focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show the places that contain every typed word."""
         asked = event.value.lower().split()
         fits = (place for place in range(self._count) for words in (self._words(place),) if holds(words, asked))
         self._show(list(fits) if asked else range(self._count))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Choose the marked place."""
         event.stop()
         self.action_choose()
 
     def on_row_list_chosen(self, message: RowList.Chosen) -> None:
-        """Choose a place with a second click."""
         self._choose(message.key)
 
     def action_choose(self) -> None:
-        """Choose the marked place."""
         self._choose(self._rows.key)
 
     def action_mark(self, step: int) -> None:
-        """Mark another place."""
         self._rows.action_cursor(step)
 
     def action_page(self, direction: int) -> None:
-        """Mark a place a page away."""
         self._rows.action_page(direction)
 
     def action_edge(self, direction: int) -> None:
-        """Mark the first place, or the last."""
         self._rows.action_edge(direction)
 
     def _show(self, places: Sequence[int]) -> None:

@@ -60,12 +60,10 @@ class Dialog(ModalScreen[ScreenResultType]):
             self.post_message(self.Stands())
 
     def on_click(self, event: events.Click) -> None:
-        """Close on a click outside, if the class allows it."""
         if self.CLICK_OUTSIDE_CLOSES and event.widget is self:
             self.dismiss(None)
 
     def action_leave(self) -> None:
-        """Close without a result."""
         self.dismiss(None)
 
     def key(self, identity: str) -> str:
@@ -88,7 +86,6 @@ def framed(head: Iterable[Widget], body: Widget, foot: Iterable[Widget]) -> Vert
 
 
 def dialog_title(title: str) -> Static:
-    """The line at the top of a dialog."""
     return Static(Content.styled(title, "$accent bold"), classes="dialog-title")
 
 

@@ -71,11 +71,9 @@ class LineScreen(Dialog[str | None]):
             yield dialog_keys(f"{self._does}, {self.key('field.cancel')} cancels")
 
     def on_mount(self) -> None:
-        """Begin to write."""
         self._field.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Accept the line if it can be taken."""
         event.stop()
         line = event.value.strip()
         if problem := self._problem_of(line):

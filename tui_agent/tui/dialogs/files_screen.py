@@ -35,7 +35,6 @@ class Piece(msgspec.Struct, frozen=True):
     diff: DiffLines | None = None
 
     def rows(self, width: int) -> Iterator[ListRow]:
-        """The rows to show it in a list."""
         if self.diff is not None:
             yield from (ListRow(partial(self.diff.draw, *place)) for place in self.diff.breaks(width))
             return
@@ -81,16 +80,13 @@ class FilesScreen(Dialog[str | None]):
         yield framed([dialog_title(self._title)], self._rows, [self._keys_line])
 
     def on_mount(self) -> None:
-        """Give the focus to the diff."""
         self._rows.focus()
         self.call_after_refresh(self._draw)
 
     def on_resize(self) -> None:
-        """Wrap the lines for the new width."""
         self.call_after_refresh(self._draw)
 
     def action_take(self, what: str) -> None:
-        """Close with this answer."""
         what = what or ("both" if self._rewinds else "files")
         if not self._rewinds and what != "files":
             return

@@ -131,12 +131,10 @@ class PermissionPanel(Vertical, can_focus=True):
             yield Input(id="permission-reason", compact=True)
 
     def on_mount(self) -> None:
-        """Track which lines have been in view."""
         self.watch(self._rows, "scroll_y", self._track_view, init=False)
 
     @property
     def asking(self) -> bool:
-        """Whether a question is open."""
         return self._answer is not None
 
     @property
@@ -176,7 +174,6 @@ class PermissionPanel(Vertical, can_focus=True):
                 self._paint()
 
     def action_choose(self, index: int) -> None:
-        """Answer with the choice at this index."""
         if self._answer is None or self._answer.done():
             return
         choice = self._answers.choices[index] if index < len(self._answers.choices) else AnswerChoice("")
@@ -214,11 +211,9 @@ class PermissionPanel(Vertical, can_focus=True):
         self.focus()
 
     def action_choose_marked(self) -> None:
-        """Answer with the marked choice."""
         self.action_choose(self._marked)
 
     def action_mark(self, step: int) -> None:
-        """Mark another choice."""
         choices = self._answers.choices
         self._marked = (self._marked + step) % len(choices)
         while not choices[self._marked].is_possible:
@@ -239,7 +234,6 @@ class PermissionPanel(Vertical, can_focus=True):
         self._rows.scroll_to(y=self._rows.scroll_y + step, animate=False, immediate=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Answer with the typed words."""
         event.stop()
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(self._answers.said(event.value.strip()))
@@ -304,24 +298,13 @@ class PermissionPanel(Vertical, can_focus=True):
             self.focus()
 
     def on_resize(self) -> None:
-        """Fit the preview to the new size."""
+        """Fit the preview to the new size; show which keys work now, or which one brings the focus back."""
         self._paint()
+
+    on_descendant_focus = on_focus = on_blur = on_resize
 
     def on_row_list_resized(self) -> None:
-        """Note the lines that came into view."""
         self._track_view()
-
-    def on_descendant_focus(self) -> None:
-        """Show which keys work now."""
-        self._paint()
-
-    def on_focus(self) -> None:
-        """Show which keys work now."""
-        self._paint()
-
-    def on_blur(self) -> None:
-        """Show which key brings the focus back."""
-        self._paint()
 
     def _paint(self) -> None:
         for form, holds in (("-low", self._low), ("-tiny", self._tiny), ("-snug", self._snug)):
@@ -352,14 +335,12 @@ class PermissionPanel(Vertical, can_focus=True):
 
     @property
     def _title_lines(self) -> int:
-        """Lines of the title and the reason."""
         title = f"{self._answers.title} {self._title}" if self._answers.kind == "call" else ""
         reason = len(_wrapped(self._reason, self._label_width())) if self._reason else 0
         return len(_wrapped(title, self._label_width())) + reason
 
     @property
     def _max_lines(self) -> int:
-        """The most lines the panel may take."""
         height = self.app.size.height
         others = self._outside_lines + (0 if self._tiny else MIN_PANE_LINES)
         return max(1, min((height - 1) * MAX_SHARE // 100, height - others))
@@ -376,7 +357,6 @@ class PermissionPanel(Vertical, can_focus=True):
 
     @property
     def _low(self) -> bool:
-        """Whether the answers are short."""
         return self.app.size.height < LOW_SCREEN or self._spare_lines < 0
 
     @property
@@ -505,7 +485,6 @@ class PermissionPanel(Vertical, can_focus=True):
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Wrap to lines of at most `width` cells, at least one line."""
     if text.isascii():
         return wrap(text, width, break_on_hyphens=False) or [""]
     return [line.plain.rstrip() for line in Content(text).wrap(width)] or [""]

@@ -36,13 +36,9 @@ class Part(Protocol):
         """The lines of this width: each as the number of a line of the part, and a start and end in it."""
         ...
 
-    def text(self, number: int, start: int, end: int) -> str:
-        """A line as it is shown."""
-        ...
+    def text(self, number: int, start: int, end: int) -> str: ...
 
-    def draw(self, number: int, start: int, end: int, width: int, look: Look) -> Line:
-        """Paint a line."""
-        ...
+    def draw(self, number: int, start: int, end: int, width: int, look: Look) -> Line: ...
 
 
 class Prose:
@@ -53,15 +49,12 @@ class Prose:
         self._painted: tuple[int, Look | None, list[Line]] = 0, None, []
 
     def breaks(self, width: int) -> Iterator[tuple[int, int, int]]:
-        """See `Part`."""
         return ((number, 0, 0) for number in range(len(self._lines(width, None))))
 
     def text(self, number: int, start: int, end: int) -> str:
-        """See `Part`."""
         return self._painted[2][number].text.rstrip()
 
     def draw(self, number: int, start: int, end: int, width: int, look: Look) -> Line:
-        """See `Part`."""
         return self._lines(width, look)[number]
 
     def _lines(self, width: int, look: Look | None) -> list[Line]:
@@ -91,7 +84,6 @@ class PreviewPart:
         self._indent = indent
 
     def breaks(self, width: int) -> Iterator[tuple[int, int, int]]:
-        """See `Part`."""
         room = max(1, width - self._indent)
         less = max(1, room - len(CONTINUED))
         for number, line in enumerate(self._lines):
@@ -103,11 +95,9 @@ class PreviewPart:
                 yield number, start, end
 
     def text(self, number: int, start: int, end: int) -> str:
-        """See `Part`."""
         return f"{' ' * self._indent}{CONTINUED if start else ''}{self._lines[number][start:end]}"
 
     def draw(self, number: int, start: int, end: int, width: int, look: Look) -> Line:
-        """See `Part`."""
         palette = look.palette
         styles = {"command": palette.base, "rule": palette.strong, "head": palette.accent}
         before = " " * self._indent + (CONTINUED if start else "")
@@ -141,7 +131,6 @@ class Lines(Rows):
         return None
 
     def text(self, place: int) -> str:
-        """A line as it is shown."""
         part, at = self._at(place)
         return part.text(*at)
 

@@ -150,7 +150,6 @@ class PickerScreen(Dialog[str | None]):
         yield framed(head, ChoiceList(compact=True), [dialog_keys(search + keys if self._search else keys)])
 
     def on_mount(self) -> None:
-        """Mark the option to start at."""
         self._fill(next((place for place, option in enumerate(self._shown) if option.value == self._first), 0))
         self.query_one(Input if self._search else OptionList).focus()
 
@@ -172,7 +171,6 @@ class PickerScreen(Dialog[str | None]):
         )
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter the list by the typed words."""
         self._narrow(event.value)
 
     def catch_up(self) -> None:
@@ -191,20 +189,16 @@ class PickerScreen(Dialog[str | None]):
         self._fill(0)
 
     def on_input_submitted(self) -> None:
-        """Choose the marked option."""
         self.action_choose()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Choose the option."""
         self._choose(event.option_index)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Preview the marked choice."""
         if self._preview is not None and event.option_index < len(self._shown):
             self._preview(self._shown[event.option_index].value)
 
     def action_choose(self) -> None:
-        """Choose the marked option."""
         self.catch_up()
         self._choose(self.query_one(OptionList).highlighted)
 
@@ -217,12 +211,10 @@ class PickerScreen(Dialog[str | None]):
             choices.action_cursor_down()
 
     def action_page(self, direction: int) -> None:
-        """Mark a choice a page away."""
         choices = self.query_one(OptionList)
         self._mark((choices.highlighted or 0) + direction * max(1, choices.size.height - 1))
 
     def action_edge(self, direction: int) -> None:
-        """Mark the first choice, or the last."""
         self._mark(0 if direction < 0 else len(self._shown))
 
     def _mark(self, place: int) -> None:

@@ -84,7 +84,6 @@ class TextScreen(Reading):
         yield framed([dialog_title(self._title)], self._rows, [keys])
 
     def on_mount(self) -> None:
-        """Give the focus to the text."""
         self._rows.focus()
         self.call_after_refresh(self._draw)
         if self._again is not None:
@@ -98,7 +97,6 @@ class TextScreen(Reading):
             await asyncio.sleep(AGAIN_S)
 
     def on_resize(self) -> None:
-        """Wrap the lines for the new width."""
         self.call_after_refresh(self._draw)
 
     def _draw(self) -> None:
@@ -148,7 +146,6 @@ class HelpScreen(Reading):
         yield framed([], VerticalScroll(*texts), [dialog_keys(f"{self.key('reading.close')} closes")])
 
     def on_resize(self) -> None:
-        """Wrap the lines for the new width."""
         self.call_after_refresh(self._explain)
 
     def _explain(self) -> None:

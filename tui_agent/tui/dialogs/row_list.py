@@ -112,12 +112,10 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def measure(self) -> int:
-        """The width of a row in cells."""
         return max(1, self.scrollable_content_region.width - MARGIN)
 
     @property
     def key(self) -> object:
-        """The key of the row under the cursor."""
         return self._rows[self._cursor].key if self._cursor is not None else None
 
     def show(self, rows: Sequence[ListRow]) -> None:
@@ -153,7 +151,6 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
             self._move_to(place)
 
     def on_resize(self) -> None:
-        """Repaint for the new width."""
         self._measure()
         self.refresh()
         self.post_message(self.Resized())
@@ -193,7 +190,6 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
                 self._move_to(place)
 
     def action_edge(self, direction: int) -> None:
-        """Go to one end."""
         self.scroll_to(y=0 if direction < 0 else len(self._rows), animate=False, immediate=True)
         place = self._next(-1, 1) if direction < 0 else self._next(len(self._rows), -1)
         if place is not None:

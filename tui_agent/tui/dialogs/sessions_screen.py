@@ -87,7 +87,6 @@ class SessionsScreen(PickerScreen):
             self.use(self._listed())
 
     def action_end_with(self, verb: str) -> None:
-        """Close with this choice for the marked session."""
         self.catch_up()
         place = self.query_one(OptionList).highlighted
         if place is not None and place < len(self._shown):

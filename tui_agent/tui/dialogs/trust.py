@@ -76,7 +76,6 @@ class TrustScreen(PickerScreen):
 
     @override
     def on_mount(self) -> None:
-        """Mark the present answer."""
         super().on_mount()
         self._opened = monotonic()
         self.watch(self.query_one(VerticalScroll), "scroll_y", self._look, init=False)
@@ -105,7 +104,6 @@ class TrustScreen(PickerScreen):
             keys.update(why or answers)
 
     def on_key(self, event: events.Key) -> None:
-        """Keep what is typed for the prompt."""
         if event.is_printable and event.character is not None:
             event.stop()
             self._typing = True
@@ -121,14 +119,12 @@ class TrustScreen(PickerScreen):
 
     @override
     def action_page(self, direction: int) -> None:
-        """Scroll the text."""
         place = self.query_one(VerticalScroll)
         place.scroll_relative(y=direction * max(1, place.size.height - 1), animate=False, immediate=True)
         self.call_after_refresh(self._look)
 
     @override
     def action_edge(self, direction: int) -> None:
-        """Go to one end of the text."""
         place = self.query_one(VerticalScroll)
         place.scroll_to(y=0 if direction < 0 else place.max_scroll_y, animate=False, immediate=True)
         self.call_after_refresh(self._look)

@@ -4,10 +4,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec import structs
-from rich.cells import cell_len
+from rich.segment import Segment
 from rich.style import Style
 
-from tui_agent.tui.painting.lines import GUTTER, Line, Run, make_line, wrap
+from tui_agent.tui.painting.lines import GUTTER, Line, Run, wrap
 from tui_agent.tui.painting.palette import Look, Palette
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ def paint_code(code: str, language: str, width: int, look: Look, *, indent: int 
     painted: list[Line] = []
     for runs in highlight(code, language, palette):
         for line in wrap(runs, width, first=before, rest=before):
-            fill = Run(" " * (width - line.width), palette.code)
-            painted.append(_filled(line, fill))
+            fill = Segment(" " * (width - line.width), palette.code)
+            segments = (*line.segments, fill) if fill.text else line.segments
+            painted.append(structs.replace(line, segments=segments, width=max(width, line.width)))
     return painted
 
 
@@ -67,13 +68,6 @@ def _extend(line: list[Run], text: str, style: Style) -> None:
         line[-1] = Run(line[-1].text + text, style)
     else:
         line.append(Run(text, style))
-
-
-def _filled(line: Line, fill: Run) -> Line:
-    if not fill.text:
-        return line
-    filled = make_line([fill])
-    return structs.replace(line, segments=(*line.segments, *filled.segments), width=line.width + cell_len(fill.text))
 
 
 @lru_cache(maxsize=64)

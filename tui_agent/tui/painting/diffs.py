@@ -56,12 +56,10 @@ class DiffRow(msgspec.Struct, frozen=True):
 
     @property
     def changed(self) -> tuple[tuple[int, int], ...]:
-        """The ranges of characters that differ from `other`."""
         return () if self.other is None else _changed_words(self.text, self.other)
 
 
 def counts(diff: str) -> tuple[int, int]:
-    """How many lines a unified diff adds and removes."""
     rows = read_diff(diff)
     return sum(row.sign == "+" for row in rows), sum(row.sign == "-" for row in rows)
 
@@ -153,7 +151,6 @@ class DiffLines:
                 yield number, start, end
 
     def text(self, number: int, start: int, end: int) -> str:
-        """A line as it is shown."""
         row = self.rows[number]
         if row.sign == "@":
             return "…"
@@ -161,7 +158,6 @@ class DiffLines:
         return first + row.text[start:end]
 
     def draw(self, number: int, start: int, end: int, width: int, look: Look) -> Line:
-        """Paint a line."""
         row, place = self.rows[number], number % TEXT_LINES
         if row.sign == "@":
             return make_line([Run(look.glyphs.ellipsis, look.palette.faint)], gutter=1)

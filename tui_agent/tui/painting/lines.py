@@ -42,7 +42,6 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The characters of the line, including decoration."""
         return "".join(segment.text for segment in self.segments)
 
 
@@ -71,7 +70,7 @@ def wrap(runs: Sequence[Run], width: int, *, first: Sequence[Run], rest: Sequenc
         lines.append(
             make_line([*before, *cut(runs, start, end)], gutter=sum(len(run.text) for run in before), ending=ending)
         )
-    return [_fitting(line, width) for line in lines]
+    return [crop(line, width) for line in lines]
 
 
 def _displayed(runs: Sequence[Run]) -> list[Run]:
@@ -138,7 +137,6 @@ def fit(text: str, width: int, ellipsis: str = "…") -> str:
 
 
 def crop(line: Line, width: int) -> Line:
-    """`line` cut to `width` cells."""
     if line.width <= width:
         return line
     segments: list[Segment] = []
@@ -150,10 +148,6 @@ def crop(line: Line, width: int) -> Line:
         if left <= 0 or taken is not segment:
             break
     return structs.replace(line, segments=tuple(segments), width=width - left)
-
-
-def _fitting(line: Line, width: int) -> Line:
-    return line if line.width <= width else crop(line, width)
 
 
 def _head(text: str, width: int) -> str:
@@ -174,7 +168,6 @@ def _reach(text: str, start: int, width: int, *, at_least: int = 1) -> int:
 
 
 def cut(runs: Sequence[Run], start: int, end: int) -> list[Run]:
-    """The runs of the characters from `start` to `end`."""
     if len(runs) == 1:
         return [Run(runs[0].text[start:end], runs[0].style)]
     pieces: list[Run] = []

@@ -34,19 +34,16 @@ class Section(Struct, eq=False):
     breaks: int = 0
 
     def estimate(self, width: int) -> int:
-        """Estimated lines at a width."""
         return estimate_lines(self.characters, self.breaks, width)
 
 
 def estimate_lines(characters: int, breaks: int, width: int) -> int:
-    """Estimated height in lines of wrapped text."""
     lines = breaks + 1
     return max(lines, lines // 2 + characters // max(1, width))
 
 
-def blank_section(count: int = 1) -> Section:
-    """Empty lines."""
-    return Section(lambda _width, look: [blank_line(look.palette.base)] * count, breaks=count - 1)
+def blank_section() -> Section:
+    return Section(lambda _width, look: [blank_line(look.palette.base)])
 
 
 def text_sections(

@@ -110,7 +110,6 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
             self._search_changed()
 
     def toggle_all(self) -> None:
-        """Open every card, or collapse every card."""
         self.transcript.toggle_all()
         self.flush()
 
@@ -139,27 +138,22 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         self._move_cursor(min(max(0, self._cursor + step), len(self.transcript) - 1))
 
     def action_toggle_card(self) -> None:
-        """Open or collapse the block under the cursor."""
         if (block := self.cursor_block) is not None:
             self.toggle_block(block.index)
 
     def action_copy_block(self) -> None:
-        """Copy the selection, or else the whole block under the cursor."""
         self._copy(self.screen.get_selected_text() or (self.cursor_block.plain_text if self.cursor_block else ""))
 
     def action_undo_step(self) -> None:
-        """Undo the context step under the cursor."""
         block = self.cursor_block
         if isinstance(block, BoundaryBlock) and block.seq and not block.undone:
             self.post_message(self.UndoAsked(block))
 
     def action_rewind(self) -> None:
-        """Rewind to before the user's message under the cursor."""
         if self.cursor_block is not None and (seq := self.cursor_block.message):
             self.post_message(self.RewindAsked(seq))
 
     def action_fork(self) -> None:
-        """Fork the conversation after the user's message under the cursor."""
         if self.cursor_block is not None and (seq := self.cursor_block.message):
             self.post_message(self.ForkAsked(seq))
 
@@ -181,13 +175,11 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         return bool(text)
 
     def action_search(self) -> None:
-        """Search in the conversation."""
         rows = self._view.rows
         self._search.begin(rows[0].position if rows else None)
         self._keep_free(1)
 
     def action_search_next(self, forward: bool) -> None:
-        """Go to the next or the previous search hit."""
         if not self._search.words or not len(self.transcript):
             return
         place = self._search.next(self._view, forward=forward)
@@ -201,18 +193,15 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         self._show()
 
     def action_top(self) -> None:
-        """Scroll to the first line."""
         self._view.move_to_start()
         self._show()
 
     def action_tail(self) -> None:
-        """Scroll to the last line and follow it."""
         self._cursor = None
         self.scroll_to_tail()
         self.refresh()
 
     def action_prompt(self, direction: int) -> None:
-        """Jump to the previous or the next prompt."""
         rows = self._view.rows
         in_view = {row.position.block for row in rows}
         at = self._cursor if self._cursor in in_view else None
@@ -264,7 +253,6 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
             event.prevent_default()
 
     def on_blur(self) -> None:
-        """End the search."""
         self._leave_search()
 
     @override

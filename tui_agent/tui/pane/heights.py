@@ -29,7 +29,6 @@ class BlockHeights:
         return self._heights[index]
 
     def append(self, height: int) -> None:
-        """Add a block of `height` lines at the end."""
         self._heights.append(height)
         position = len(self._heights)
         node, child, lowest = height, position - 1, position - (position & -position)
@@ -105,23 +104,19 @@ class CardHeights:
 
     @property
     def now(self) -> BlockHeights:
-        """Heights with the cards as they are."""
         return self._heights[self._transcript.cards_open]
 
     @property
     def _toggled(self) -> BlockHeights:
-        """Heights after "toggle all cards"."""
         return self._heights[not self._transcript.cards_open]
 
     def append(self, index: int) -> None:
-        """Take in the block that was appended at `index`."""
         block = self._transcript.blocks[index]
         height = self.guess(index)
         self.now.append(height)
         self._toggled.append(self._guess_toggled(index) if isinstance(block, Card) else height)
 
     def set(self, index: int, height: int) -> None:
-        """Set the exact height of a painted block."""
         self.now.set(index, height)
         if not isinstance(self._transcript.blocks[index], Card):
             self._toggled.set(index, height)

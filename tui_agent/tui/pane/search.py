@@ -51,7 +51,6 @@ class PaneSearch:
         self.typing, self._from = True, at
 
     def leave(self) -> None:
-        """End the search."""
         self.typing, self.words, self.missing, self.at = False, "", False, None
         self._hits = _Hits("")
 
@@ -89,7 +88,6 @@ class PaneSearch:
         return bool(self.words) and not self.missing and self._hits.count(transcript)
 
     def label(self, glyphs: Glyphs) -> str:
-        """The text of the search line."""
         cursor = glyphs.quote if self.typing else ""
         parts = ["nothing found"] if self.missing else [self._where(glyphs)] if self.words else []
         if self.words:
@@ -124,12 +122,10 @@ class _Hits:
 
     @property
     def counted(self) -> int:
-        """Number of blocks counted so far."""
         return len(self._sums)
 
     @property
     def total(self) -> int:
-        """Hits so far."""
         return self._sums[-1] if self._sums else 0
 
     def before(self, index: int) -> int:
@@ -166,7 +162,6 @@ def with_words(segments: Sequence[Segment], gutter: int, words: str, style: Styl
 
 
 def occurs(text: str, words: str) -> bool:
-    """Whether `words` occur in the text, ignoring case."""
     if text.isascii() and words.isascii():
         return words.lower() in text.lower()
     return _pattern(words).search(text) is not None

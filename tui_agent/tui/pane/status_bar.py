@@ -145,7 +145,6 @@ class StatusBar(Widget):
         self._timer: Timer | None = None
 
     def show(self, **changes: Unpack[Changes]) -> None:
-        """Change some fields of the status."""
         changed = replace(self.status, **changes)
         if changed == self.status:
             return
@@ -165,12 +164,10 @@ class StatusBar(Widget):
 
     @property
     def ticking(self) -> bool:
-        """Whether the timer runs."""
         return self._timer is not None
 
     @override
     def render(self) -> Content:
-        """The line at the present width."""
         line = status_line(self.status, self.size.width, self._glyphs, self._thresholds, monotonic())
         return Content.assemble(*((span.text, span.color) for span in line))
 
@@ -283,7 +280,6 @@ def _gauge(status: StatusBarFacts, glyphs: Glyphs, thresholds: GaugeMarks) -> Pi
 
 
 def _ticked(bar: str, filled: int, color: str, ticks: Iterable[float], glyphs: Glyphs) -> tuple[ColoredText, ...]:
-    """The gauge's bar, with a tick at each layer's start."""
     full, empty = ("|", "|") if glyphs is ASCII else ("┿", "┼")
     marked = {min(GAUGE_CELLS - 1, int(share * GAUGE_CELLS)) for share in ticks if 0 < share <= 1}
     spans: list[ColoredText] = []

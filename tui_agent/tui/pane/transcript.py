@@ -110,23 +110,19 @@ class Transcript(Struct, eq=False):
         return self.add(UserBlock(**self.place(), folding=self.folding, text=clean(text), seq=seq, lines=lines))
 
     def start_prose(self, text: str = "") -> ProseBlock:
-        """Append an answer that is going to stream."""
         return self.add(ProseBlock(**self.place(), content=StreamedText(text), streaming=True))
 
     def add_prose(self, text: str) -> ProseBlock:
-        """Append a complete answer."""
         block = ProseBlock(**self.place(), content=StreamedText(text))
         block.content.finish()
         return self.add(block)
 
     def start_reasoning(self, text: str = "") -> ReasoningBlock:
-        """Append reasoning that is going to stream."""
         return self.add(
             ReasoningBlock(**self.place(), folding=self.folding, content=StreamedText(text), streaming=True)
         )
 
     def add_reasoning(self, text: str, *, seconds: float | None = None, tokens: int | None = None) -> ReasoningBlock:
-        """Append complete reasoning."""
         block = ReasoningBlock(
             **self.place(), folding=self.folding, content=StreamedText(text), seconds=seconds, tokens=tokens
         )
@@ -134,7 +130,6 @@ class Transcript(Struct, eq=False):
         return self.add(block)
 
     def stream(self, block: ProseBlock | ReasoningBlock, delta: str) -> None:
-        """Add text to a streaming block."""
         block.content.append(delta)
         self._changed(block)
 
@@ -186,7 +181,6 @@ class Transcript(Struct, eq=False):
         return self._by_call.get(call_id)
 
     def set_tool_state(self, block: ToolBlock, state: ToolState) -> None:
-        """Move a call to another state."""
         block.state, block.note = state, ""
         self._changed(block)
 

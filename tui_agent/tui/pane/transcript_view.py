@@ -8,7 +8,6 @@ from typing import Final
 
 from rich.segment import Segment
 from textual.geometry import Region, Size
-from textual.reactive import Reactive
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
@@ -53,7 +52,6 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def transcript(self) -> Transcript:
-        """The transcript that is shown."""
         return self._viewport.transcript
 
     @property
@@ -63,7 +61,6 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def cursor_block(self) -> Block | None:
-        """The block under the block cursor."""
         blocks = self.transcript.blocks
         return blocks[self._cursor] if self._cursor is not None and self._cursor < len(blocks) else None
 
@@ -74,7 +71,6 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def look(self) -> Look:
-        """Colours and symbols."""
         return self._viewport.look
 
     def follower(self, transcript: Transcript) -> Follower:
@@ -126,7 +122,6 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
             self._move_cursor(block.index)
 
     def scroll_to_tail(self) -> None:
-        """Go to the end and follow it."""
         self._view.move_to_end()
         self._show()
 
@@ -153,7 +148,7 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
 
     @override
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        # Set by the wheel, the scrollbar and a dragged selection; the pane's own moves use `_set_quietly`. A layout
+        # Set by the wheel, the scrollbar and a dragged selection; the pane's own moves do not call this. A layout
         # sets it too, when estimated heights put it past the end: that must not stop following the end.
         if self._viewport.following and new_value >= self.max_scroll_y:
             return
@@ -226,7 +221,6 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
         return strip
 
     def _decorated(self, row: ViewportLine) -> Sequence[Segment]:
-        """A line with its overlays."""
         return row.line.segments
 
     def _labelled(self, strip: Strip, y: int) -> Strip:
@@ -310,8 +304,8 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
 
     def _place_scrollbar(self, size: Size, top: int) -> None:
         # Setting the reactive attributes would lay out the whole screen and call back into this pane.
-        _set_quietly(self, Widget.scroll_y, float(top))
-        _set_quietly(self, Widget.scroll_target_y, float(top))
+        self.set_reactive(Widget.scroll_y, float(top))
+        self.set_reactive(Widget.scroll_target_y, float(top))
         if size != self.virtual_size:
             self.set_reactive(Widget.virtual_size, size)
         if not self.show_vertical_scrollbar:
@@ -341,10 +335,6 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
         places = [number for number, row in enumerate(self._viewport.rows) if row.position.block == index]
         if places:
             self.refresh(Region(0, places[0], self.size.width, len(places)))
-
-
-def _set_quietly(widget: Widget, reactive: Reactive[float], value: float) -> None:
-    widget.set_reactive(reactive, value)
 
 
 def _stands(block: Block, blocks: Sequence[Block]) -> bool:

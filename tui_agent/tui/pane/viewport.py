@@ -47,7 +47,6 @@ def encode_line(block: int, section: int, line: int) -> int:
 
 
 def decode_line(number: int) -> Position:
-    """The inverse of `encode_line`."""
     return Position(number >> 2 * _BITS, number >> _BITS & _MASK, number & _MASK)
 
 
@@ -81,12 +80,10 @@ class Viewport:
 
     @property
     def width(self) -> int:
-        """Cells of a line."""
         return self._size.width
 
     @property
     def height(self) -> int:
-        """Lines in view."""
         return self._size.height
 
     @property
@@ -104,7 +101,6 @@ class Viewport:
 
     @property
     def painted_lines(self) -> int:
-        """Number of painted lines held in memory."""
         return self._kept
 
     # Changes of size and look
@@ -122,7 +118,6 @@ class Viewport:
         self.repaint()
 
     def repaint(self) -> None:
-        """Forget every painted line."""
         self._paintings.clear()
         self._kept = 0
 
@@ -206,12 +201,10 @@ class Viewport:
         return self.settle()
 
     def move_to_start(self) -> list[ViewportLine]:
-        """Scroll to the first line."""
         self._top, self.following = _START, False
         return self.settle()
 
     def move_to_end(self) -> list[ViewportLine]:
-        """Scroll to the last line and follow it."""
         self.following = True
         return self.settle()
 

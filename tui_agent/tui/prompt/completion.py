@@ -67,7 +67,6 @@ class CompletionList(Widget):
         self.display = False
 
     def show(self, completion: Completion | None) -> None:
-        """Show these choices; hide for None."""
         before = self._count
         self.completion = completion if completion is not None and completion.choices else None
         self._marked = 0
@@ -89,7 +88,6 @@ class CompletionList(Widget):
 
     @property
     def marked(self) -> CompletionItem | None:
-        """The marked choice."""
         return None if self.completion is None else self.completion.choices[self._marked]
 
     @override
@@ -101,7 +99,6 @@ class CompletionList(Widget):
 
     @override
     def render(self) -> Content:
-        """The choices around the marked one."""
         if self.completion is None:
             return Content("")
         rows = max(1, self.size.height)

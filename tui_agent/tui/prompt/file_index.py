@@ -63,7 +63,6 @@ class FileIndex:
         return [entry.path for _, entry in found if not (entry.path == typed and typed.endswith("/"))][:MAX_FOUND]
 
     async def close(self) -> None:
-        """Cancel a running listing."""
         if self._listing is not None:
             self._listing.cancel()
             await asyncio.wait({self._listing})

@@ -40,7 +40,6 @@ class ProjectFiles:
         self._index: FileIndex | None = None
 
     def wanted(self, before_cursor: str) -> bool:
-        """Whether the cursor is at the end of a mention."""
         return mention_before(before_cursor) is not None
 
     async def complete(self, before_cursor: str) -> Completion | None:
@@ -64,7 +63,6 @@ class ProjectFiles:
         return bool(dropped_files(text)) or is_encoded(text)
 
     async def close(self) -> None:
-        """Cancel a running listing."""
         if self._index is not None:
             await self._index.close()
 
@@ -83,7 +81,6 @@ def as_mention(path: str) -> str:
 
 
 def mentioned(text: str) -> list[str]:
-    """The paths that a text mentions."""
     from tui_agent.agent.turn.pictures import mentions_in
 
     return [name for _, name in mentions_in(text)]

@@ -121,7 +121,6 @@ class Prompt(SteadyTextArea):
         self._files = files
 
     def draft(self) -> str:
-        """The text with every chip replaced by its text."""
         return self._pastes.unfold(self.text)
 
     def replace_draft(self, text: str) -> None:
@@ -155,11 +154,9 @@ class Prompt(SteadyTextArea):
         return True
 
     def keep_draft(self) -> None:
-        """Save the text in the history."""
         self.keep(self.text)
 
     def keep(self, text: str) -> None:
-        """Save a text in the history."""
         if text := _to_be_kept(text).strip("\n"):
             self.sent.add(text, saved=self._pastes.unfold(text))
 
@@ -229,7 +226,6 @@ class Prompt(SteadyTextArea):
         self.paste(event.text)
 
     def on_text_area_changed(self) -> None:
-        """Offer completions of the text before the cursor."""
         begins, self._begun = not self._begun, bool(self.text)
         if begins and self.text and self.text[0] not in "/!":
             self.post_message(self.Begun())
@@ -259,7 +255,6 @@ class Prompt(SteadyTextArea):
             self._completions.show(found)
 
     def on_focus(self) -> None:
-        """Offer completions of what stands in the prompt."""
         self._offer(self._around_cursor()[0])
 
     def on_blur(self) -> None:
@@ -325,12 +320,10 @@ class Prompt(SteadyTextArea):
             self.action_redo()
 
     def action_newline(self) -> None:
-        """Insert a line break."""
         self.last_key = monotonic()
         self.type("\n")
 
     def action_paste_picture(self) -> None:
-        """Paste the picture on the clipboard."""
         self._await_pictures("")
 
     async def action_end_or_latest(self) -> None:
@@ -520,12 +513,10 @@ class WaitingTexts(Widget):
 
     @override
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """A line for each text shown."""
         return min(MAX_QUEUED_ROWS, len(self.texts))
 
     @override
     def render(self) -> Content:
-        """The newest texts, preceded by the number of further ones."""
         shown = self.texts[-MAX_QUEUED_ROWS:]
         hidden = len(self.texts) - len(shown)
         rows: list[Content] = []
@@ -587,7 +578,6 @@ class TodoLine(Widget):
 
     @override
     def render(self) -> Content:
-        """The lines, cut to the width."""
         room = max(1, self.size.width)
         return Content("\n".join(fit(row, room, self._glyphs.ellipsis) for row in self._rows))
 
@@ -619,7 +609,6 @@ class PromptArea(Vertical):
         yield from (self.todo, self.waiting, self.completions, self.prompt)
 
     def on_resize(self) -> None:
-        """Post `Resized`."""
         self.post_message(self.Resized())
 
 

@@ -45,14 +45,12 @@ class Attention:
         self._show_title()
 
     def question(self, tool: str, *, focused: bool) -> None:
-        """Notify that a turn waits for the user's answer."""
         self._asking = True
         self._show_title()
         if not focused:
             self.notify(f"{tool} needs your answer")
 
     def answered(self) -> None:
-        """Note that the user has answered."""
         self._asking = False
         self._show_title()
 

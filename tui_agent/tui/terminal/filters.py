@@ -121,5 +121,4 @@ def without_greys(filters: Sequence[LineFilter]) -> list[LineFilter]:
 
 
 def terminal_encoding() -> str | None:
-    """The encoding of text for the terminal."""
     return sys.__stderr__.encoding if sys.__stderr__ is not None else None

@@ -57,7 +57,6 @@ class SurvivingFile:
         self.taken_at = monotonic()
 
     def flush(self) -> None:
-        """Flush to the terminal."""
         if not self.gone:
             self._wait_for_it()
             try:
@@ -74,9 +73,7 @@ class SurvivingFile:
                 os.set_blocking(self._file.fileno(), True)
 
     def fileno(self) -> int:
-        """The file descriptor."""
         return self._file.fileno()
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
         return self._file.isatty()
