@@ -32,7 +32,7 @@ from tui_agent.tui.pane.status_bar import elapsed_text
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.prompt.completion import Completion, CompletionItem
 from tui_agent.tui.prompt.history import MAX_ENTRIES, MAX_SAVED_CHARACTERS, PromptHistory
-from tui_agent.tui.prompt.mentions import as_mention, mention_before, missing_files
+from tui_agent.tui.prompt.mentions import Mention, as_mention, mention_before, missing_files
 from tui_agent.tui.prompt.pastes import Pastes
 from tui_agent.tui.terminal.early_keys import EarlyKeys
 from tui_agent.tui.terminal.filters import own_filters
@@ -56,6 +56,15 @@ def broken(text: str, width: int) -> list[str]:
 def told_of_files(size: int) -> int:
     rows = list(Piece("x" * size + "\x1b[31m").rows(400))
     return len("".join(row.draw(400, Look(Palette.from_theme({}), ASCII)).text.strip() for row in rows))
+
+
+def typed_early(data: bytes, lines: int) -> bytes:
+    """What is sent of bytes of which so many came before the screen stood: the Enter behind one line, no paste."""
+    early = EarlyKeys()
+    early.lines = lines
+    read = early.read(data)
+    assert early.read(data) == data
+    return read
 
 
 def best_of(typed: str, *names: str) -> tuple[str, ...]:
@@ -154,6 +163,15 @@ SHOWN: Final[dict[Callable[..., object], dict[tuple[Any, ...], object]]] = {
     ranked: {
         (((25.0, "a"), (20.0, "b")),): ("a", "b"),
         (((25.1, "a"), (25.0, "b"), (30.0, "c")),): ("c", "a"),
+    },
+    mention_before: {
+        ("@a",): Mention(0, "a"), ("see @src/a",): Mention(4, "src/a"), ("(@a",): Mention(1, "a"), ("a@b",): None,
+        ("@a b",): None, ('@"a b',): Mention(0, "a b"), ('@"a b"',): None, ("@",): Mention(0, ""), ("",): None,
+        ("x" * 4_096 + " @a",): Mention(4_097, "a"), ("@" + "a" * 4_095,): Mention(0, "a" * 4_095),
+        ("@" + "a" * 4_096,): None,
+    },
+    typed_early: {
+        (b"hello\n", 6): b"hello\r", (b"a\nb\n", 4): b"a\nb\n", (b"a\n\n", 2): b"a\r\n", (b"a\n", 0): b"a\n",
     },
     holds: {
         ("rename the parser", ("parser", "rename")): True,
@@ -319,28 +337,6 @@ def test_at_twice_as_many_entries_the_history_is_written_anew(entries: int, kept
     assert len(path.read_text().splitlines()) == (kept if kept == 1_000 else entries + 2)
 
 
-@pytest.mark.parametrize(
-    ("text", "start", "typed"),
-    [
-        ("@a", 0, "a"),
-        ("see @src/a", 4, "src/a"),
-        ("(@a", 1, "a"),
-        ("a@b", None, ""),
-        ("@a b", None, ""),
-        ('@"a b', 0, "a b"),
-        ('@"a b"', None, ""),
-        ("@", 0, ""),
-        ("x" * 4_096 + " @a", 4_097, "a"),
-        ("@" + "a" * 4_095, 0, "a" * 4_095),
-        ("@" + "a" * 4_096, None, ""),
-    ],
-)
-def test_a_mention_is_completed_while_it_is_written(text: str, start: int | None, typed: str) -> None:
-    found = mention_before(text)
-    assert (None if found is None else found.start) == start
-    assert (found.typed if found else "") == typed
-
-
 def test_twenty_mentions_are_looked_up_and_names_of_people_are_none(tmp_path: Path) -> None:
     (tmp_path / "here.py").touch()
     assert missing_files("@here.py @gone.py @person @gone.png @gone.py", tmp_path) == ["gone.py"]
@@ -397,21 +393,6 @@ def test_without_colours_a_selection_is_reversed(style: str | None, reverse: boo
     if found is not None:
         assert (bool(found.reverse), found.bold) == (reverse, True if style and "bold" in style else None)
         assert [color is None or color.is_default for color in (found.color, found.bgcolor)] == [True, True]
-
-
-@pytest.mark.parametrize(
-    ("data", "lines", "keys"),
-    [
-        (b"hello\n", 6, b"hello\r"),
-        (b"a\nb\n", 4, b"a\nb\n"),  # a paste
-        (b"a\n\n", 2, b"a\r\n"),
-        (b"a\n", 0, b"a\n"),
-    ],
-)
-def test_what_was_typed_before_the_screen_stood_is_sent_if_it_is_one_line(data: bytes, lines: int, keys: bytes) -> None:
-    early = EarlyKeys()
-    early.lines = lines
-    assert (early.read(data), early.read(data)) == (keys, data)
 
 
 @pytest.mark.parametrize(

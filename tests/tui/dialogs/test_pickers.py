@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-import pytest
 from rich.style import Style
 from textual import events
 from textual.app import App
@@ -170,19 +169,16 @@ async def test_a_click_on_what_was_just_narrowed_away() -> None:
         assert pilot.app.screen is picker
 
 
-@pytest.mark.parametrize(
-    ("told", "room", "left"),
-    [
+def test_a_last_column_of_which_next_to_nothing_would_be_seen_is_left_out() -> None:
+    for told, room, left in (
         ("27  $0.05  a few last words", 27, "27  $0.05  a few last words"),
         ("27  $0.05  a few last words", 22, "27  $0.05  a few last words"),
         ("27  $0.05  a few last words", 20, "27  $0.05"),
         ("$2 / $10    1.0M  mid", 18, "$2 / $10    1.0M"),
         ("$2 / $10    1.0M  mid       no key", 21, "$2 / $10    1.0M  mid"),
         ("all one sentence", 6, "all one sentence"),
-    ],
-)
-def test_a_last_column_of_which_next_to_nothing_would_be_seen_is_left_out(told: str, room: int, left: str) -> None:
-    assert _without_stubs(told, room) == left
+    ):
+        assert _without_stubs(told, room) == left
 
 
 async def test_a_sentence_stands_below_a_label_that_leaves_it_less_than_half_the_width() -> None:

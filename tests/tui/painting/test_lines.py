@@ -113,34 +113,15 @@ def test_words_are_found_in_every_script() -> None:
     assert [occurs(text, "a.") for text in ("xA.", "xab", "日a.")] == [True, False, True]
 
 
-@pytest.mark.parametrize(
-    ("label", "right", "shown"),
-    [
-        ("xy", True, "abxy"),
-        ("xy", False, "xycd"),
-        ("wxyz", True, "wxyz"),
-        ("vwxyz", True, "abcd"),
-        ("日", False, "日cd"),
-    ],
-)
-def test_a_label_lies_over_an_end(label: str, right: bool, shown: str) -> None:
-    assert with_label(Strip([Segment("abcd", BASE)]), label, MARK, right=right).text == shown
-
-
-@pytest.mark.parametrize(
-    ("width", "shown"),
-    [
-        (12, "  > hint    "),
-        (9, "  > hint "),
-        (8, "  > ... "),
-        (5, "  > ."),
-        (4, "  > "),
-        (3, "  >"),
-    ],
-)
-def test_a_hint_fits_its_line(width: int, shown: str) -> None:
-    strip = with_hint(Strip([Segment(" " * width, BASE)]), "hint", LOOK)
-    assert (strip.text, strip.cell_length) == (shown, width)
+def test_a_label_lies_over_an_end_and_a_hint_fits_its_line() -> None:
+    strip = Strip([Segment("abcd", BASE)])
+    for label, shown in (("xy", "abxy"), ("wxyz", "wxyz"), ("vwxyz", "abcd")):
+        assert with_label(strip, label, MARK, right=True).text == shown
+    for label, shown in (("xy", "xycd"), ("日", "日cd")):
+        assert with_label(strip, label, MARK, right=False).text == shown
+    for shown in ("  > hint    ", "  > hint ", "  > ... ", "  > .", "  > ", "  >"):
+        strip = with_hint(Strip([Segment(" " * len(shown), BASE)]), "hint", LOOK)
+        assert (strip.text, strip.cell_length) == (shown, len(shown))
 
 
 def test_cursor_and_spinner_take_the_place_of_a_cell() -> None:
