@@ -116,14 +116,11 @@ async def test_what_somebody_else_changed_is_put_back_where_that_is_asked_for(ar
         await done(app, pilot)
         assert not own.exists()
         assert notices(app)[-1].level == Level.INFO
-
-
-async def test_a_turn_that_runs_is_waited_for(arguments: Arguments) -> None:
-    async with opened(arguments, ALLOW) as (app, pilot):
+        # A turn that runs is waited for.
         await send(app, pilot, "run sleep 30")
         await until(pilot, lambda: app.conductor.busy)
         await send(app, pilot, "/undo-edits")
         await pilot.pause()
-        assert not isinstance(app.screen, FilesScreen)
+        assert len(app.screen_stack) == 1
         await pilot.press("escape")
         await until(pilot, lambda: not app.conductor.busy)

@@ -1,14 +1,20 @@
 """The window onto a transcript, checked against the transcript painted whole."""
 
+from itertools import count
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from textual import events
 
 from tests.examples import examples
 from tui_agent.tui.cards.blocks import Folding, ProseBlock, ToolBlock, ToolState
 from tui_agent.tui.painting.glyphs import UNICODE
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.painting.themes import THEMES
+from tui_agent.tui.pane import search
 from tui_agent.tui.pane.block_painting import BlockPainting
+from tui_agent.tui.pane.search import PaneSearch, Typed
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.pane.viewport import KEPT_LINES, Viewport
 
@@ -221,3 +227,27 @@ def test_a_line_that_is_near_is_reached_by_scrolling_and_one_that_is_far_by_its_
     for line in (300, 290, 295, 2, 5):
         assert viewport.move_to_line(line) == viewport.rows
         assert viewport.top_line == line
+
+
+def test_hits_of_a_search_are_counted_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    transcript = Transcript()
+    for number in range(10):
+        transcript.add_prose({2: "needle and needle", 7: "a needle"}.get(number, f"answer {number}"))
+    viewport = viewport_of(transcript)
+    clock = count()
+    monkeypatch.setattr(search, "monotonic", lambda: next(clock) * search.SLICE_S * 0.4)
+    searched = PaneSearch()
+    searched.begin(None)
+    for character in "needle":
+        assert searched.take(events.Key(character, character)) is Typed.CHANGED
+    searched.first(viewport)
+    told = []
+    while searched.count(transcript):
+        told.append(searched.label(UNICODE))
+    assert any("1 of 2+" in label for label in told)
+    assert "1 of 3 " in searched.label(UNICODE)
+    searched.next(viewport, forward=True)
+    assert "3 of 3 " in searched.label(UNICODE)
+    for _ in range(search.MAX_WORDS):
+        searched.take(events.Key("x", "x"))
+    assert len(searched.words) == search.MAX_WORDS

@@ -9,6 +9,7 @@ import pytest
 
 from tui_agent.agent.turn.pictures import MAX_PICTURES
 from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
+from tui_agent.tui.prompt import file_index
 from tui_agent.tui.prompt.file_index import FRESH_S, MAX_FOUND, FileIndex
 from tui_agent.tui.prompt.mentions import (
     ProjectFiles,
@@ -91,10 +92,11 @@ async def test_a_folder_that_is_gone_offers_nothing(tmp_path: Path) -> None:
     assert await FileIndex(tmp_path / "nowhere").search("a") == []
 
 
-async def test_twenty_thousand_files_never_hold_up_the_screen(tmp_path: Path) -> None:
-    for folder in range(100):
+async def test_many_files_never_hold_up_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_index, "_SLICE", 100)
+    for folder in range(10):
         (tmp_path / f"f{folder}").mkdir()
-        for file in range(200):
+        for file in range(100):
             (tmp_path / f"f{folder}" / f"file_{file}.py").touch()
     index = FileIndex(tmp_path)
     turns = 0
@@ -107,10 +109,10 @@ async def test_twenty_thousand_files_never_hold_up_the_screen(tmp_path: Path) ->
 
     await index.search("")
     other = asyncio.ensure_future(others())
-    found = await index.search("f99file_199")
+    found = await index.search("f9file_99")
     other.cancel()
-    assert found[0] == "f99/file_199.py"
-    assert turns >= 20_000 // 2_000
+    assert found[0] == "f9/file_99.py"
+    assert turns >= 1_000 // 100
     assert len(await index.search("py")) == MAX_FOUND
 
 
