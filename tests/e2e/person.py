@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -132,10 +132,7 @@ def at_the_terminal(
         **(more or {}),
     }
     rows, columns = size
-    terminal = Terminal(
-        project, home, *arguments, environment=environment, rows=rows, columns=columns, in_shell=in_shell
-    )
-    try:
+    with closing(
+        Terminal(project, home, *arguments, environment=environment, rows=rows, columns=columns, in_shell=in_shell)
+    ) as terminal:
         yield Person(terminal)
-    finally:
-        terminal.close()

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -68,8 +69,9 @@ SETTINGS = ("--model", "offline", "--ask", "auto", "--set", "permissions.unasked
 def test_the_task_is_done_on_screen(tmp_path: Path) -> None:
     project = make_coding_workspace(tmp_path / "project")
     environment = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    terminal = Terminal(project, tmp_path / "home", *SETTINGS, environment=environment, rows=40, columns=120)
-    try:
+    with closing(
+        Terminal(project, tmp_path / "home", *SETTINGS, environment=environment, rows=40, columns=120)
+    ) as terminal:
         terminal.shows("ready")
         terminal.process.send(f"{OFFLINE_PROMPT}\r")
         terminal.shows("Allow this?")
@@ -81,6 +83,4 @@ def test_the_task_is_done_on_screen(tmp_path: Path) -> None:
         terminal.until(lambda: "ready" in terminal.text)
         terminal.process.send("\x04")
         assert terminal.ends() == 0
-    finally:
-        terminal.close()
     assert (project / "calc.py").read_text() == FIXED_CALC

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -74,14 +74,11 @@ def server() -> Iterator[AnthropicServer]:
 def talking(server: AnthropicServer, project: Path, *arguments: str, **environ: str) -> Iterator[Lines]:
     environment = {**server.environment, "TERM": "xterm-256color", **environ}
     given = ("--model", "claude-opus-5-5", "--set", "permissions.unasked=known", *arguments)
-    terminal = Terminal(project, project.parent / "home", *given, environment=environment)
-    lines = Lines(terminal)
-    try:
+    with closing(Terminal(project, project.parent / "home", *given, environment=environment)) as terminal:
+        lines = Lines(terminal)
         yield lines
         assert b"\x1b" not in terminal.raw
         assert not re.search(r"[\x00-\x08\x0b-\x1f\u202e]", lines.said.replace("^C", "").replace("\x08", ""))
-    finally:
-        terminal.close()
 
 
 def test_a_whole_conversation(server: AnthropicServer, project: Path) -> None:
@@ -211,9 +208,8 @@ def test_a_plan_is_sent_back_and_then_approved(project: Path) -> None:
 
 
 def test_without_a_key_the_offline_model_answers(project: Path) -> None:
-    terminal = Terminal(project, project.parent / "home", "--plain")
-    person = Lines(terminal)
-    try:
+    with closing(Terminal(project, project.parent / "home", "--plain")) as terminal:
+        person = Lines(terminal)
         person.hears("Model offline", "No API key is set, so the offline model answers", "ANTHROPIC_API_KEY", "You: ")
         person.types("read till.py")
         person.hears("Reading: till.py", "TOTAL = 1", "Done.", "You: ")
@@ -221,18 +217,13 @@ def test_without_a_key_the_offline_model_answers(project: Path) -> None:
         person.hears("This needs a real model", "You: ")
         person.types("/exit")
         assert terminal.ends() == 0
-    finally:
-        terminal.close()
-    terminal = Terminal(project, project.parent / "home", "--plain", "--model", "claude-opus-5-5")
-    person = Lines(terminal)
-    try:
+    with closing(Terminal(project, project.parent / "home", "--plain", "--model", "claude-opus-5-5")) as terminal:
+        person = Lines(terminal)
         person.hears("There is no key for", "ANTHROPIC_API_KEY", "/model offline", "You: ")
         person.types("/model offline")
         person.hears("offline answers from here on", "You: ")
         person.types("read till.py")
         person.hears("TOTAL = 1", "Done.", "You: ")
-    finally:
-        terminal.close()
 
 
 def test_a_project_is_trusted_only_if_it_is_said(server: AnthropicServer, project: Path) -> None:

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -290,8 +290,7 @@ def test_an_editor_and_a_shell_have_the_terminal_and_give_it_back(tmp_path: Path
     )
     script.chmod(0o755)
     environment = {"VISUAL": str(script), "ANTHROPIC_API_KEY": SECRET}
-    terminal = Terminal(project, tmp_path / "home", "--model", "offline", environment=environment)
-    try:
+    with closing(Terminal(project, tmp_path / "home", "--model", "offline", environment=environment)) as terminal:
         terminal.shows("ready")
         terminal.process.send("my draft\x07")
         terminal.shows("edited by hand")
@@ -316,5 +315,3 @@ def test_an_editor_and_a_shell_have_the_terminal_and_give_it_back(tmp_path: Path
         assert (project / "told").read_text() == "it-is-a-terminal\n"
         terminal.process.send("hello again")
         terminal.shows("hello again")
-    finally:
-        terminal.close()

@@ -1,6 +1,7 @@
 """The context panel, a preview and a draft in a pseudo-terminal of 80 by 24."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -46,8 +47,7 @@ def test_a_summary_is_edited_in_both_ways_and_used(terminal: Terminal, tmp_path:
 
 
 def test_a_panel_that_opened_by_itself_does_not_cover_the_conversation(tmp_path: Path) -> None:
-    terminal = Terminal(tmp_path, tmp_path / "home", "--model", "offline", rows=40, columns=200)
-    try:
+    with closing(Terminal(tmp_path, tmp_path / "home", "--model", "offline", rows=40, columns=200)) as terminal:
         terminal.shows("Tab goes to these rows")
         terminal.screen.resize(24, 80)
         terminal.process.setwinsize(24, 80)
@@ -59,5 +59,3 @@ def test_a_panel_that_opened_by_itself_does_not_cover_the_conversation(tmp_path:
         terminal.process.setwinsize(23, 79)
         terminal.process.send("still there")
         terminal.until(lambda: "still there" in terminal.text and "Tab goes to these rows" in terminal.text)
-    finally:
-        terminal.close()
