@@ -5,6 +5,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -38,11 +39,15 @@ def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
     return project_of_parts(monkeypatch, tmp_path, 1)
 
 
+slow_picture: Final = cache(lambda: noise((2_100, 1_500)))
+
+
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, arguments: Arguments) -> Iterator[AnthropicServer]:
     """Claude's, with pictures in the project that take a while to be read."""
+    picture = slow_picture()
     for number in range(3):
-        (arguments.folder / f"{number}.png").write_bytes(noise((2_100, 1_500)))
+        (arguments.folder / f"{number}.png").write_bytes(picture)
     with in_thread(AnthropicServer(lambda _: Step(text="I see."))) as running:
         for name, value in running.environment.items():
             monkeypatch.setenv(name, value)
