@@ -147,16 +147,13 @@ def test_our_adapters_send_what_was_read() -> None:
     use = {"type": "tool_use", "id": "toolu_1", "name": "grep", "input": {"a": 1}}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
     messages: list[Json] = [
-        {"role": "user", "content": [PDF, {"type": "text", "text": "go"}]},
+        block("user", **PDF),
         {"role": "assistant", "content": [thinking, {"type": "redacted_thinking", "data": "secret"}, use]},
         {"role": "user", "content": [result]},
     ]
-    marked = [
-        {**messages[0], "content": [{**PDF, "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "go"}]}
-    ]
-    request = ModelRequest(
-        "", (), tuple(requested(conversation("anthropic", marked + messages[1:]))), 100, one_off=True
-    )
+    marked = block("user", **PDF, cache_control={"type": "ephemeral"})
+    told = requested(conversation("anthropic", [marked, *messages[1:]]))
+    request = ModelRequest("", (), tuple(told), 100, one_off=True)
     options = anthropic_request.AnthropicOptions(CLAUDE, "adaptive", False)
     assert json.loads(anthropic_request.AnthropicEncoder().encode(request, options))["messages"] == messages
     call = {"functionCall": {"id": "7", "name": "grep", "args": {"a": 1}}, "thoughtSignature": "c2ln"}

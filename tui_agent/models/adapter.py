@@ -337,6 +337,13 @@ class Adapter(ABC, Generic[Client, AnyReply]):
         )
 
 
+def told_sizes(window: object, longest: object) -> dict[str, object]:
+    """A profile's changes by the sizes, in tokens, that its provider tells of the model's window and longest answer."""
+    told = {"window": window, "max_output": longest}
+    sizes: dict[str, object] = {name: size for name, size in told.items() if isinstance(size, int) and size > 0}
+    return {**sizes, "source": "provider"} if sizes else {}
+
+
 class LazyClient(Generic[Client]):
     """A client that is made in a thread on first use, and again on first use after `close`.
 

@@ -2,10 +2,9 @@
 
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -24,9 +23,6 @@ from tui_agent.models.openai.service import CACHE_S, OPENAI, OTHERS, OpenAiServe
 from tui_agent.models.provider import NO_MODELS, Provider
 from tui_agent.regex import regex
 from tui_agent.settings.schema import Endpoint, EndpointModel, ModelsSettings, TierModels
-
-if TYPE_CHECKING:
-    from tui_agent.models.openai.facts import ServerFacts
 
 
 def _create_anthropic(provider: Provider, profile: ModelProfile, _local: LocalModels) -> Model:
@@ -242,7 +238,7 @@ def _listed_locally(service: OpenAiServer) -> Sequence[InstalledModel]:
     if not service.local:
         return ()
     from tui_agent.models.http import local_client
-    from tui_agent.models.openai.facts import facts_in, facts_of_props, listed
+    from tui_agent.models.openai.facts import facts_in, facts_of_props, listed, merged
 
     key = os.environ.get(service.key, "") if service.key else ""
     try:
@@ -250,27 +246,16 @@ def _listed_locally(service: OpenAiServer) -> Sequence[InstalledModel]:
             listing = client.get(f"{service.url.rstrip('/')}/models").raise_for_status().content
             response = client.get(f"{root(service)}{service.described}") if service.described else None
         more = response.content if response is not None and response.is_success else b"{}"
-        return [
-            _described(name, facts_in(listing, name), facts_in(more, name), facts_of_props(more))
-            for name in listed(listing)
-        ]
+        found = {
+            name: (facts_in(listing, name), facts_in(more, name), facts_of_props(more)) for name in listed(listing)
+        }
     except (OSError, ValueError):
         return ()
-
-
-def _described(name: str, *facts: "ServerFacts") -> InstalledModel:
-    """A model, each fact from the first answer that has it."""
-
-    def first(values: Iterable[bool | None]) -> bool | None:
-        return next((value for value in values if value is not None), None)
-
-    return InstalledModel(
-        name,
-        window=next((each.window for each in facts if each.window), 0),
-        loaded=any(each.loaded for each in facts),
-        tools=first(each.tools for each in facts),
-        images=first(each.images for each in facts),
-    )
+    known = {name: merged(*facts) for name, facts in found.items()}
+    return [
+        InstalledModel(name, window=each.window, loaded=each.loaded, tools=each.tools, images=each.images)
+        for name, each in known.items()
+    ]
 
 
 OPENAI_LIKE = (provider_for(OPENAI, tiers=ModelsSettings().openai), *map(provider_for, OTHERS))

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.profile import ModelProfile, Tier
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, EFFORTS, IDLE_TIMEOUT_S, Adapter
+from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, EFFORTS, IDLE_TIMEOUT_S, Adapter, told_sizes
 from tui_agent.models.anthropic.claude import (
     Feature,
     Thinking,
@@ -203,11 +203,7 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
 
     def _take_in(self, info: "ModelInfo") -> None:
         """Update the profile from the Models API, whose answer the SDK does not validate."""
-        changes: dict[str, object] = {}
-        for name, value in (("window", info.max_input_tokens), ("max_output", info.max_tokens)):
-            if isinstance(value, int) and value > 0:
-                changes[name] = value
-                changes["source"] = "provider"
+        changes = told_sizes(info.max_input_tokens, info.max_tokens)
         # Only Anthropic's own API reports the line (since 2026); another server may refuse the diagnostics field.
         self._diagnoses = isinstance(info.line, str)
         changes["defers_tools"] = self._diagnoses and defers_tools(self._profile.id)

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, Adapter
+from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, Adapter, told_sizes
 from tui_agent.models.base import ModelError
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import no_key, unreadable
@@ -79,11 +79,7 @@ class GeminiModel(Adapter[HttpClient, GeminiReply]):
 
         described = await client.fetch(client.url + self._path, DESCRIBE_TIMEOUT_S)
         info = in_types_of_sdk(Model, json.loads(described))
-        changes: dict[str, object] = {}
-        for name, limit in (("window", info.input_token_limit), ("max_output", info.output_token_limit)):
-            if limit is not None and limit > 0:
-                changes[name] = limit
-                changes["source"] = "provider"
+        changes = told_sizes(info.input_token_limit, info.output_token_limit)
         self._profile = msgspec.structs.replace(self._profile, **changes)
 
     @override

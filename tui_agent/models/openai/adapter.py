@@ -38,7 +38,7 @@ from tui_agent.models.errors import (
 from tui_agent.models.http import HttpClient
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
-from tui_agent.models.openai.facts import ServerFacts, facts_in, facts_of_gateway, facts_of_props
+from tui_agent.models.openai.facts import ServerFacts, facts_in, facts_of_gateway, facts_of_props, merged
 from tui_agent.models.openai.responses_reply import ResponsesReply
 from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
 from tui_agent.models.openai.service import CACHE_S, OpenAiServer, addressed, may_be_gateway, root
@@ -126,7 +126,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
                         reply.take_in(error.refusal.written)
                         break
                     if request.summarize is not None and error.refusal.status in (400, 404, 405):
-                        self._profile = msgspec.structs.replace(self._profile, compacts=False)
+                        self._profile = structs.replace(self._profile, compacts=False)
                         raise
                     if reply.started or not (
                         self._drops_refused(error.refusal) or self._shortens_answer(error.refusal)
@@ -259,7 +259,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         if facts.prices is not None and self._service.local:
             # What costs money is served elsewhere: this server passes it on.
             self._service = structs.replace(self._service, local=False)
-            self._profile = msgspec.structs.replace(
+            self._profile = structs.replace(
                 self._profile, local=False, fixed_window=False, cache="implicit", cache_ttl_s=CACHE_S
             )
         if self._service.local and self._service.api == "chat" and not facts.loaded:
@@ -277,7 +277,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
             changes["tools"] = facts.tools
         if facts.images is not None and given.source != "settings":
             changes["images"] = facts.images
-        self._profile = msgspec.structs.replace(self._profile, **changes)
+        self._profile = structs.replace(self._profile, **changes)
         if facts.loaded:
             self._take_window(facts.window)
 
@@ -289,14 +289,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
                 info = await client.fetch(f"{root(self._service)}/model/info", DESCRIBE_TIMEOUT_S)
                 offer = facts_of_gateway(info, self._profile.id)
                 prices = offer.prices
-        return ServerFacts(
-            facts.window or offer.window,
-            facts.max_output or offer.max_output,
-            prices,
-            facts.images if facts.images is not None else offer.images,
-            facts.tools if facts.tools is not None else offer.tools,
-            facts.loaded and prices is None,
-        )
+        return structs.replace(merged(facts, offer), prices=prices, loaded=facts.loaded and prices is None)
 
     async def _loaded(self, client: HttpClient) -> ServerFacts | None:
         """A local server's information on the model it has loaded; None if it is of a kind that has none."""
@@ -361,7 +354,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         elif not self._strict and _STRICT.search(said):
             self._strict = True
         elif self._profile.images and _NO_PICTURES.search(said):
-            self._profile = msgspec.structs.replace(self._profile, images=False)
+            self._profile = structs.replace(self._profile, images=False)
         else:
             return False
         return True
@@ -383,7 +376,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         """Reduce the window to the one a local server has loaded, in tokens (0: unknown)."""
         window = self._profile.window
         if loaded and (not window or loaded < window):
-            self._profile = msgspec.structs.replace(self._profile, window=loaded, source="provider", fixed_window=True)
+            self._profile = structs.replace(self._profile, window=loaded, source="provider", fixed_window=True)
 
     @override
     def _unreachable(self, text: str) -> ModelError:

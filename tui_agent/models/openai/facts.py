@@ -24,6 +24,18 @@ class ServerFacts(msgspec.Struct, frozen=True):
     loaded: bool = False
 
 
+def merged(*facts: ServerFacts) -> ServerFacts:
+    """Each fact from the first that has it; `loaded` if any is."""
+    return ServerFacts(
+        next((each.window for each in facts if each.window), 0),
+        next((each.max_output for each in facts if each.max_output), 0),
+        next((each.prices for each in facts if each.prices is not None), None),
+        next((each.images for each in facts if each.images is not None), None),
+        next((each.tools for each in facts if each.tools is not None), None),
+        any(each.loaded for each in facts),
+    )
+
+
 class _Meta(msgspec.Struct):
     n_ctx: int | None = None
 
