@@ -15,31 +15,23 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui_agent.models.refusals.time", lambda: float(NOW))
 
 
+def limit(name: str, remaining: str, seconds: int) -> dict[str, str]:
+    """The headers of one of Anthropic's limits."""
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW + seconds))
+    return {f"anthropic-ratelimit-{name}-remaining": remaining, f"anthropic-ratelimit-{name}-reset": at}
+
+
+def window(name: str, status: str, seconds: int) -> dict[str, str]:
+    """The headers of one of a subscription's windows."""
+    return {f"anthropic-ratelimit-{name}-status": status, f"anthropic-ratelimit-{name}-reset": str(NOW + seconds)}
+
+
 HEADERS: list[tuple[dict[str, str], float | None]] = [
     # platform.claude.com, rate limits: the response headers
     ({"retry-after": "37", "anthropic-ratelimit-requests-remaining": "0"}, 37),
-    (
-        {
-            "anthropic-ratelimit-requests-remaining": "12",
-            "anthropic-ratelimit-requests-reset": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW + 900)),
-            "anthropic-ratelimit-input-tokens-remaining": "0",
-            "anthropic-ratelimit-input-tokens-reset": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW + 45)),
-        },
-        45,
-    ),
+    (limit("requests", "12", 900) | limit("input-tokens", "0", 45), 45),
     # a subscription's windows, the latest counts: router-for-me/CLIProxyAPI, pull 3148; lidge-jun/opencodex, 3809
-    (
-        {
-            "anthropic-ratelimit-unified-status": "rejected",
-            "anthropic-ratelimit-unified-representative-claim": "five_hour",
-            "anthropic-ratelimit-unified-5h-status": "rejected",
-            "anthropic-ratelimit-unified-5h-reset": str(NOW + 180),
-            "anthropic-ratelimit-unified-7d-status": "rejected",
-            "anthropic-ratelimit-unified-7d-reset": str(NOW + 90_000),
-            "anthropic-ratelimit-unified-reset": str(NOW + 180),
-        },
-        90_000,
-    ),
+    (window("unified-5h", "rejected", 180) | window("unified-7d", "rejected", 90_000), 90_000),
     # platform.openai.com and console.groq.com, rate limits
     ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}, 360),
     ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "7.66s"}, 7.66),
@@ -58,25 +50,15 @@ HEADERS: list[tuple[dict[str, str], float | None]] = [
     ({"x-codex-secondary-used-percent": "100", "x-codex-secondary-reset-after-seconds": "90"}, 90),
 ]
 
+QUOTA = {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": "PerMinute"}]}
+RETRY = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "36.5s"}
 BODIES: list[tuple[Any, float]] = [
     # james-6-23/codex2api, issue 9; earendil-works/pi, issue 4172
     ({"error": {"type": "usage_limit_reached", "resets_at": NOW + 602_705, "resets_in_seconds": 602_705}}, 602_705),
     ({"error": {"type": "usage_limit_reached", "resets_at": NOW + 120}}, 120),
     ({"error": "usage_limit_reached", "resets_in_seconds": 90}, 90),
     # google-gemini/gemini-cli, issue 8437
-    (
-        {
-            "error": {
-                "code": 429,
-                "status": "RESOURCE_EXHAUSTED",
-                "details": [
-                    {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": "PerMinute"}]},
-                    {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "36.5s"},
-                ],
-            }
-        },
-        36.5,
-    ),
+    ({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [QUOTA, RETRY]}}, 36.5),
 ]
 
 TEXTS = [

@@ -6,6 +6,7 @@ Chunk, response and error shapes are those of the ``google-genai`` SDK 3.4's typ
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from typing import Any, ClassVar
 
@@ -83,17 +84,8 @@ class GeminiServer(ProtocolServer):
 
     @override
     def broken_event(self, fault: Fault) -> bytes:
-        lines = [
-            "{",
-            '  "error": {',
-            '    "code": 503,',
-            f'    "message": {compact(fault.message or MESSAGES[503])},',
-            '    "status": "UNAVAILABLE"',
-            "  }",
-            "}",
-            "",
-        ]
-        return "\n".join(lines).encode()
+        error = {"code": 503, "message": fault.message or MESSAGES[503], "status": "UNAVAILABLE"}
+        return json.dumps({"error": error}, indent=2).encode() + b"\n"
 
     @override
     async def route(self, request: Request, recorded: RecordedRequest, exchange: Exchange) -> None:
