@@ -5,16 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.models.talking import MODELS, closing, create_model, point_at, request, user
+from tests.models.talking import MODELS, closing, create_model, finish, point_at, request, user
 from tests.servers.script import Script, Step
-from tui_agent.models.base import Completed, Model
-
-
-async def _answer(model: Model) -> str:
-    """What a model answers."""
-    events = [event async for event in model.stream(request(user("hello"), tools=()))]
-    assert isinstance(events[-1], Completed)
-    return "".join(getattr(block, "text", "") for block in events[-1].blocks)
+from tui_agent.conversation.blocks import Text
 
 
 def _asked(body: dict[str, Any]) -> object:
@@ -47,16 +40,17 @@ def _asked(body: dict[str, Any]) -> object:
         ("responses:gpt-6.1-sol", "", None),
     ],
 )
-@pytest.mark.parametrize("described", [True, False])
 async def test_the_effort_is_asked_for_where_the_model_takes_it_and_the_turn_never_fails(
-    name: str, effort: str, asked: object, described: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, effort: str, asked: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with MODELS[name](Script(after=Step(text="done"))) as server:
         point_at(server, monkeypatch.setenv)
-        async with closing(create_model(name, effort=effort)) as model:
-            if described:
-                await model.describe()
-            assert await _answer(model) == "done"
-            bodies = [json.loads(each.body) for each in server.requests if each.body]
-            assert _asked(bodies[-1]) == asked
-            assert model.profile.effort == (effort if asked else "")
+        for described in (True, False):
+            async with closing(create_model(name, effort=effort)) as model:
+                if described:
+                    await model.describe()
+                _, completed = await finish(model.stream(request(user("hello"), tools=())))
+                assert "".join(block.text for block in completed.blocks if isinstance(block, Text)) == "done"
+                bodies = [json.loads(each.body) for each in server.requests if each.body]
+                assert _asked(bodies[-1]) == asked
+                assert model.profile.effort == (effort if asked else "")
