@@ -205,7 +205,7 @@ async def test_a_conversation_goes_on_with_another_model(there: str, here: str, 
 
 
 @pytest.mark.parametrize("name", ONE_EACH)
-async def test_hostile_text_and_names_do_not_break_a_request(name: str, open_model: Open) -> None:
+async def test_hostile_and_blank_texts_and_names_do_not_break_a_request(name: str, open_model: Open) -> None:
     hostile = "lone \ud800 surrogate \x00 \x1b]0;title\x07 [bold] \u2028 \ufeff"
     calls = (
         ToolCall("id with spaces/\ud800", "no such tool!" * 9, '{"a": 1}'),
@@ -217,15 +217,8 @@ async def test_hostile_text_and_names_do_not_break_a_request(name: str, open_mod
         asked = request(user(hostile), assistant(hostile, *calls), user(*results, " "), system=hostile)
         _, completed = await finish(model.stream(asked))
         assert [block.text for block in completed.blocks if isinstance(block, Text)] == ["fine"]
-        assert server.violations == []
-
-
-@pytest.mark.parametrize("name", ONE_EACH)
-async def test_empty_and_blank_blocks_are_left_out(name: str, open_model: Open) -> None:
-    async with open_model(name, Script(after=Step(text="fine"))) as (server, model):
-        await finish(
-            model.stream(request(user("", "go", "  "), assistant("", "\n", "said"), user(" ", "on"), system=" "))
-        )
+        blank = user("", "go", "  "), assistant("", "\n", "said"), user(" ", "on")
+        await finish(model.stream(request(*blank, system=" ")))
         assert server.violations == []
 
 
@@ -382,11 +375,11 @@ async def test_describe_asks_the_provider(name: str, open_model: Open) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTED)
-@pytest.mark.parametrize(("told", "meant"), [("max_tokens", "max_tokens"), ("refusal", "refusal")])
-async def test_stop_reasons(told: str, meant: str, name: str, open_model: Open) -> None:
-    async with open_model(name, Script.of(Step(text="so far", stop_reason=told))) as (_, model):
-        _, completed = await finish(model.stream(request(user("go"))))
-        assert completed.stop_reason == meant
+async def test_stop_reasons(name: str, open_model: Open) -> None:
+    async with open_model(name, lambda asked: Step(text="so far", stop_reason=asked.prompt)) as (_, model):
+        for told in ("max_tokens", "refusal"):
+            _, completed = await finish(model.stream(request(user(told))))
+            assert completed.stop_reason == told
 
 
 @pytest.mark.parametrize("name", ONE_EACH)
@@ -401,19 +394,19 @@ def _text(completed: Completed) -> str:
 
 
 @pytest.mark.parametrize("name", ONE_EACH)
-@pytest.mark.parametrize("address", ["http://[broken", "no-protocol", "http://127.0.0.1:notaport"])
 async def test_an_address_that_is_none_is_a_plain_error(
-    name: str, address: str, open_model: Open, monkeypatch: pytest.MonkeyPatch
+    name: str, open_model: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_model(name, Script()):
-        if variables := provider_of(name).addresses:
-            monkeypatch.setenv(variables[0], address)
-        else:
-            name_endpoint(ENDPOINT, address)
-        async with closing(create_model(name)) as model:
-            with pytest.raises((InvalidRequest, ConnectionLost)):
-                await finish(model.stream(request(user("go"))))
-            await model.describe()
+        for address in ("http://[broken", "no-protocol", "http://127.0.0.1:notaport"):
+            if variables := provider_of(name).addresses:
+                monkeypatch.setenv(variables[0], address)
+            else:
+                name_endpoint(ENDPOINT, address)
+            async with closing(create_model(name)) as model:
+                with pytest.raises((InvalidRequest, ConnectionLost)):
+                    await finish(model.stream(request(user("go"))))
+                await model.describe()
 
 
 BOUND = ["claude-opus-5-5", "claude-sonnet-4-6", "claude-haiku-4-5", "gemini-3.8-flash", "responses:gpt-6.1-sol"]
