@@ -134,10 +134,9 @@ class GeminiServer(ProtocolServer):
     async def _generate(
         self, checked: Checked, recorded: RecordedRequest, exchange: Exchange, *, streamed: bool
     ) -> None:
-        def reply(step: Step, fault: Fault | None, attempt: int) -> Reply:
+        def reply(step: Step, _fault: Fault | None, attempt: int) -> Reply:
             use = self.cache.use_implicit(checked.spec.id, checked.segments, checked.spec.minimum_cached)
-            malformed = fault is not None and fault.kind == "malformed_args"
-            return Answering(checked, step, use, attempt, malformed=malformed).reply()
+            return Answering(checked, step, use, attempt).reply()
 
         asked = parse(checked.body, checked.spec.id)
         await self.answer(recorded.number, asked, checked, exchange, reply, streamed=streamed)
@@ -153,12 +152,11 @@ class GeminiServer(ProtocolServer):
 class Answering:
     """Turns one step into a response and its chunks."""
 
-    def __init__(self, checked: Checked, step: Step, use: CacheUse, attempt: int, *, malformed: bool = False) -> None:
+    def __init__(self, checked: Checked, step: Step, use: CacheUse, attempt: int) -> None:
         self._checked = checked
         limit = checked.body.get("generationConfig", {}).get("maxOutputTokens", checked.spec.max_output)
         self._step = within(step, limit)
         self._use = use
-        self._malformed = malformed
         seed = f"{checked.segments[-1].data!r}|{len(checked.segments)}|{attempt}"
         self._nonce = hashlib.sha256(seed.encode()).hexdigest()
 
@@ -166,7 +164,7 @@ class Answering:
         reason = self._step.stop_reason or "end_turn"
         if reason == "blocked":
             return self._blocked()
-        finish = "MALFORMED_FUNCTION_CALL" if self._malformed else FINISH.get(reason, reason)
+        finish = FINISH.get(reason, reason)
         groups = [] if finish in EMPTY_FINISHES else self._parts()
         usage = self._usage()
         chunks = [self._chunk([part], usage={"promptTokenCount": usage["promptTokenCount"]}) for part in groups]

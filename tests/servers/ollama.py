@@ -156,13 +156,6 @@ class OllamaServer(ProtocolServer):
         streamed = bool(checked.body.get("stream", True))
         await self.answer(recorded.number, asked, checked, exchange, reply, streamed=streamed)
 
-    @override
-    async def stream(self, number: int, reply: Reply, step: Step, fault: Fault | None, exchange: Exchange) -> None:
-        if fault is not None and fault.kind == "malformed_args":
-            text = "error parsing tool call: raw='{\"path\": ', err=unexpected end of JSON input"
-            fault = Fault(kind="stream_error", after=fault.after, message=text)
-        await super().stream(number, reply, step, fault, exchange)
-
     def _listed(self, spec: ModelSpec) -> dict[str, Any]:
         capabilities = {} if self.legacy else {"capabilities": sorted(spec.capabilities)}
         return {

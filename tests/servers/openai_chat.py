@@ -157,10 +157,9 @@ class ChatServer(ProtocolServer):
         segments = [Segment(compact(checked.body.get("tools") or "").encode(), 0)]
         segments += [Segment(compact(each).encode(), message_tokens(each)) for each in checked.body["messages"]]
 
-        def reply(step: Step, fault: Fault | None, attempt: int) -> Reply:
+        def reply(step: Step, _fault: Fault | None, attempt: int) -> Reply:
             use = self.cache.use_implicit(checked.spec.id, segments, checked.spec.minimum_cached)
-            cut = fault is not None and fault.kind == "malformed_args"
-            return _Answering(self, checked, step, use, attempt).reply(cut=cut)
+            return _Answering(self, checked, step, use, attempt).reply()
 
         asked = parsed_chat("openai", checked.body, checked.spec.id)
         streamed = bool(checked.body.get("stream"))
@@ -178,7 +177,7 @@ class _Answering:
         seed = f"{checked.tokens}|{len(checked.body['messages'])}|{attempt}|{checked.body['messages'][-1]}"
         self._nonce = hashlib.sha256(seed.encode()).hexdigest()
 
-    def reply(self, *, cut: bool) -> Reply:
+    def reply(self) -> Reply:
         step, server = self._step, self._server
         events = [self._chunk({"role": "assistant", "content": ""})]
         if server.make == "openrouter":
@@ -186,7 +185,7 @@ class _Answering:
         events += [self._chunk(self._thought(piece, i), paced=True) for i, piece in enumerate(self._thoughts())]
         events += [self._chunk({"content": piece}, paced=True) for piece in pieces(step.text, step.chunk)]
         events += [self._chunk({})]
-        calls = [self._call(i, cut=cut) for i in range(len(step.calls))]
+        calls = [self._call(i) for i in range(len(step.calls))]
         events += [self._chunk({"tool_calls": [piece]}, paced=True) for call in calls for piece in self._pieces(call)]
         finish = FINISH.get(step.stop_reason or ("tool_use" if calls else "end_turn"), "stop")
         usage = self._usage()
@@ -221,16 +220,15 @@ class _Answering:
         self._server.issued.add(compact(detail))
         return {"reasoning": piece, "reasoning_details": [detail]}
 
-    def _call(self, index: int, *, cut: bool) -> dict[str, Any]:
+    def _call(self, index: int) -> dict[str, Any]:
         call = self._step.calls[index]
-        arguments = compact(call.args)
-        function = {"name": call.name, "arguments": arguments[:-2] if cut else arguments}
+        function = {"name": call.name, "arguments": compact(call.args)}
         return {"id": call.id or f"call_{self._nonce[index * 2 :][:24]}", "type": "function", "function": function}
 
     def _pieces(self, call: dict[str, Any]) -> list[dict[str, Any]]:
         """A call as it is streamed: the name first, then its arguments; LM Studio and Groq send it whole."""
         function, make = call["function"], self._server.make
-        index = next(i for i in range(len(self._step.calls)) if self._call(i, cut=False)["id"] == call["id"])
+        index = next(i for i in range(len(self._step.calls)) if self._call(i)["id"] == call["id"])
         if make in ("groq", "lmstudio"):
             return [{"index": index, **call}]
         begin = {"index": index, **call, "function": {"name": function["name"], "arguments": ""}}

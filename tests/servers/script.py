@@ -30,7 +30,7 @@ FaultKind = Literal[
     "half_json",  # the stream ends in the middle of an event, after `after` events
     "lost_after_end",  # the connection breaks once the last event was sent
     "stall",  # nothing for `seconds` after `after` events, then the stream goes on
-    "malformed_args",  # Anthropic: the tool's JSON is cut; Gemini: finishReason MALFORMED_FUNCTION_CALL
+    "malformed_args",  # Anthropic: the tool's JSON is cut
 ]
 
 
