@@ -744,7 +744,7 @@ def test_the_cache_is_cold_after_its_time_a_switch_or_a_new_prefix(change: str) 
     chat = Chat().grow(2)
     match change:
         case "time":
-            chat.now += 301
+            chat.now += 300
         case "model":
             chat.engine.use(structs.replace(chat.model, id="other"))
         case "prefix":

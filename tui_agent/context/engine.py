@@ -70,29 +70,26 @@ class ContextEngine(KnownContext):
     """Decides on context work for one conversation, whose view, token meter and model facts it owns (`KnownContext`).
 
     never_clear: folders (of memory and skills); results of reading their files are never cleared. checkpoints: the
-    model can declare tasks done. own_writers: the steps whose text the caller writes itself. thread: the name of the
-    history to which replaced turns go. more: custom layers, asked after the built-in ones. running: returns the
-    command lines running in the background, by process id.
+    model can declare tasks done. thread: the name of the history to which replaced turns go. more: custom layers, asked
+    after the built-in ones. running: returns the command lines running in the background, by process id.
     """
 
     def __init__(
         self,
         settings: Settings | None = None,
         *,
-        prompts: Prompts | None = None,
         view: View | None = None,
         model: ModelProfile | None = None,
         ratios: Ratios | None = None,
         task_threshold: float | None = None,
         never_clear: Collection[str] = (),
         checkpoints: bool = True,
-        own_writers: Collection[str] = (),
         thread: str = "main",
         more: Sequence[Layer] = (),
         pauses: Pauses | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        settings, prompts = settings or Settings(), prompts or Prompts.shipped()
+        settings, prompts = settings or Settings(), Prompts.shipped()
         super().__init__(
             settings, view=view, model=model, ratios=ratios, task_threshold=task_threshold, pauses=pauses, clock=clock
         )
@@ -105,7 +102,7 @@ class ContextEngine(KnownContext):
             EpisodeLayer(),
         )
         self.more = tuple(more)
-        self.writers = Writers(prompts, f"conversation_history/{thread}.md", frozenset(own_writers))
+        self.writers = Writers(prompts, f"conversation_history/{thread}.md")
         self._thread = thread
         self._summary: _InBackground | None = None
         self._kept_after = 0
