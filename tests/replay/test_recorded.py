@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.replay.metered import MODEL, SYSTEM_TOKENS, Provider, claude_code_lines, neutral_lines, write
@@ -340,6 +340,7 @@ steps = st.lists(
 )
 
 
+@example([("assistant", 1, (1_000, 0, 0), 0, 0), *[("user", 1, None, 0, 1), ("assistant", 1, (1_000, 0, 0), 0, 1)] * 2])
 @given(steps)
 def test_any_usage_can_be_compared(
     tmp_path_factory: pytest.TempPathFactory, told: list[tuple[str, int, tuple[int, int, int] | None, int, int]]
