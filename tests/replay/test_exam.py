@@ -34,7 +34,7 @@ def reads_what_it_is_given(request: ParsedRequest) -> Step:
     return Step(text=f"`{found[1]}`" if found else "unknown")
 
 
-@pytest.fixture(params=[AnthropicServer, ChatServer])
+@pytest.fixture(params=[AnthropicServer, pytest.param(ChatServer, marks=pytest.mark.soak)])
 def server(request: pytest.FixtureRequest) -> Iterator[ProtocolServer]:
     with in_thread(request.param(reads_what_it_is_given)) as server:
         yield server
