@@ -13,7 +13,7 @@ from tui_agent.agent.agent import Agent
 from tui_agent.agent.events import AgentEvent, TurnFailed, TurnFinished
 from tui_agent.agent.turn.watchdog import Watchdog
 from tui_agent.arguments import Arguments
-from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
+from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry
 from tui_agent.conversation.view import View
 from tui_agent.session import Session, open_session
@@ -82,17 +82,17 @@ async def talking(
         await session.close()
 
 
-async def say(to: Session | Agent, prompt: str = "") -> list[AgentEvent]:
+async def say(to: Session | Agent, prompt: str = "", images: tuple[Image, ...] = ()) -> list[AgentEvent]:
     """One turn; its events."""
     agent = to if isinstance(to, Agent) else to.agent
-    return [event async for event in agent.run(prompt)]
+    return [event async for event in agent.run(prompt, images)]
 
 
-async def goes_on(session: Session, *prompts: str) -> list[AgentEvent]:
+async def goes_on(session: Session, *prompts: str, images: tuple[Image, ...] = ()) -> list[AgentEvent]:
     """Turns that end well and leave a valid conversation; the events of the last one."""
     told: list[AgentEvent] = []
     for prompt in prompts:
-        told = await say(session, prompt)
+        told = await say(session, prompt, images)
         assert failures(told) == []
         assert isinstance(told[-1], TurnFinished)
         assert told[-1].stop_reason == "end_turn"

@@ -112,8 +112,7 @@ async def test_what_waited_at_an_interruption_is_delivered_by_the_next_run(tmp_p
             if isinstance(event, events.ToolStarted):
                 await session.agent.queue("read calc.py")
                 session.agent.interrupt()
-        name = session.id
-    async with talking(tmp_path, resume=name) as session:
+    async with talking(tmp_path, resume=session.id) as session:
         told = await say(session)
     assert [event.text for event in of(events.UserMessage, told)] == ["read calc.py"]
 

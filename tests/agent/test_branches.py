@@ -132,8 +132,7 @@ async def test_what_waits_on_another_branch_is_not_delivered(tmp_path: Path) -> 
         assert agent.turns.queued() == ()
         told = await say(session, "find 'def' in .")
         assert [event.text for event in of(events.UserMessage, told)] == ["find 'def' in ."]
-        name = session.id
-    async with talking(tmp_path, resume=name) as session:
+    async with talking(tmp_path, resume=session.id) as session:
         assert session.agent.turns.queued() == ()
         # On the branch that was left it was dealt with, by being left.
         (left,) = (branch for branch in session.agent.branches.all() if not branch.present)

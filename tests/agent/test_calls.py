@@ -72,8 +72,7 @@ async def test_the_view_at_a_call_is_the_request_that_was_sent(
     settings = {"model.id": MODELS[provider], "compaction.keep_recent_tokens": "300"}
     async with talking(tmp_path, settings) as session:
         await _walk(session, chance)
-        name = session.id
-    async with talking(tmp_path, settings, resume=name) as session:
+    async with talking(tmp_path, settings, resume=session.id) as session:
         await _walk(session, chance)
         past = await session.agent.context.past()
         sent = [request.body for request in reader.own]

@@ -50,10 +50,7 @@ async def usage_of(session: Session) -> str:
 
 async def test_a_cold_send_is_announced_once_and_a_miss_is_explained(tmp_path: Path, serve: Serve) -> None:
     server = serve(serving("anthropic", lambda _: Step(text="I have read it."), 1_000_000))
-    folder: list[Path] = []
-
     async with talking(tmp_path, STEADY) as session:
-        folder.append(session.folder)
         await goes_on(session, *LONG)
         assert cold_notices(await say(session, "And now?")) == []
         assert "Missed caches" not in await usage_of(session)
@@ -72,7 +69,7 @@ async def test_a_cold_send_is_announced_once_and_a_miss_is_explained(tmp_path: P
         stats = await usage_of(session)
         assert "Missed caches: 2 calls" in stats
         assert "though nothing had changed" in stats
-    missed = [json.loads(event.body) for event in read_events(folder[0]) if event.kind == "cache_miss"]
+    missed = [json.loads(event.body) for event in read_events(session.folder) if event.kind == "cache_miss"]
     assert [each["part"] for each in missed] == ["expired", "provider"]
     assert all(each["expected"] > 60_000 > each["read"] for each in missed)
 
@@ -80,7 +77,6 @@ async def test_a_cold_send_is_announced_once_and_a_miss_is_explained(tmp_path: P
 async def test_below_its_price_nothing_is_said(tmp_path: Path, serve: Serve) -> None:
     serve(serving("anthropic", lambda _: Step(text="I have read it."), 1_000_000))
     settings = {**STEADY, "context.cold_notice_usd": "2"}
-
     async with talking(tmp_path, settings) as session:
         await goes_on(session, *LONG)
         grow_old(session)
@@ -89,7 +85,6 @@ async def test_below_its_price_nothing_is_said(tmp_path: Path, serve: Serve) -> 
 
 async def test_what_a_context_step_changed_is_named(tmp_path: Path, serve: Serve) -> None:
     serve(serving("anthropic", lambda _: Step(text="I have read it."), 1_000_000))
-
     async with talking(tmp_path, {"model.id": MODELS["anthropic"]}) as session:
         await goes_on(session, prose(60_000), prose(60_000, 2), prose(60_000, 3), prose(60_000, 4), "And now?")
         await session.agent.compact()
@@ -99,7 +94,6 @@ async def test_what_a_context_step_changed_is_named(tmp_path: Path, serve: Serve
 
 async def test_what_the_provider_says_of_a_miss_is_passed_on(tmp_path: Path, serve: Serve) -> None:
     server = serve(serving("anthropic", lambda _: Step(text="I have read it."), 1_000_000))
-
     async with talking(tmp_path, STEADY) as session:
         await goes_on(session, *LONG)
         # A layer that nobody knows of changes an early message.
@@ -120,7 +114,6 @@ async def test_what_the_provider_says_of_a_miss_is_passed_on(tmp_path: Path, ser
 
 async def test_nothing_is_expected_of_a_provider_that_promises_nothing(tmp_path: Path, serve: Serve) -> None:
     server = serve(serving("gemini", lambda _: Step(text="I have read it."), 1_000_000))
-
     async with talking(tmp_path, {**STEADY, "model.id": MODELS["gemini"]}) as session:
         await goes_on(session, *LONG, "And now?")
         server.cache.clear()

@@ -282,11 +282,10 @@ async def test_the_words_of_the_user_are_listed_changed_dropped_and_had_back(tmp
         assert view.shown_words().words[0].text == "never touch calc.py"
         assert second.seq not in [each.seq for each in view.shown_words().words]
         assert "]\nnever touch calc.py" in shown(view)
-        name = session.id
         refused = await run_command(agent, "/words 99999 what")
         assert refused.failed
         assert "/words lists" in refused.text
-    async with talking(tmp_path, NEVER_BY_PRICE, resume=name) as session:
+    async with talking(tmp_path, NEVER_BY_PRICE, resume=session.id) as session:
         agent, view = session.agent, session.agent.engine.view
         assert "]\nnever touch calc.py" in shown(view)
         await goes_on(session, *ASKED)
@@ -321,9 +320,8 @@ async def test_where_things_are_stands_after_a_summary_and_is_renewed_by_the_nex
         assert (await agent.compact()).seq
         assert shown(view).count(WHERE) == 1
         assert "ship it" in shown(view)[shown(view).index(WHERE) :]
-        name = session.id
         twice = shown(view)
-    async with talking(tmp_path, NEVER_BY_PRICE, resume=name) as session:
+    async with talking(tmp_path, NEVER_BY_PRICE, resume=session.id) as session:
         assert shown(session.agent.engine.view) == twice
         await session.agent.context.undo()
         assert shown(session.agent.engine.view).count(WHERE) == 1

@@ -186,22 +186,22 @@ async def test_the_bound_of_a_session_holds_over_turns_and_restarts(server: Anth
     server.script = Script.of(Step(text="Yes."))
     async with talking(tmp_path, ALLOWING) as session:
         await say(session, "hello")
-        price, name = cost(session), session.id
+        price = cost(session)
     given = {**ALLOWING, "agent.max_session_cost_usd": f"{price * 1.01:.6f}"}
-    async with talking(tmp_path, given, resume=name) as session:
+    async with talking(tmp_path, given, resume=session.id) as session:
         seen = await say(session, "hello again")
         assert failure(seen).kind == "cost_ceiling"
         asked = len(server.model_requests)
         assert "more" in session.agent.reset_cost_ceiling()
     # What was granted is granted in the next process too, and is used up there.
-    async with talking(tmp_path, given, resume=name) as session:
+    async with talking(tmp_path, given, resume=session.id) as session:
         answered = await say(session)
         assert of(events.AssistantMessage, answered)
         assert len(server.model_requests) == asked + 1
         server.script = Script.of(Step(text="A dear answer. " * 400))
         last = await say(session, "Go on.")
         assert failure(last).kind == "cost_ceiling"
-    async with talking(tmp_path, given, resume=name) as session:
+    async with talking(tmp_path, given, resume=session.id) as session:
         assert failure(await say(session)).message == failure(last).message
     assert cost(session) > 2 * price
 
@@ -250,11 +250,11 @@ async def test_a_summary_that_would_break_it_is_not_asked_for(server: AnthropicS
     server.script = long_talk
     async with talking(tmp_path, ALLOWING) as session:
         await goes_on(session, *(f"Tell me more, {turn}." for turn in range(4)))
-        spent_so_far, name = cost(session), session.id
+        spent_so_far = cost(session)
         tokens = session.agent.engine.tokens
     asked = len(server.model_requests)
     given = {**ALLOWING, "agent.max_session_cost_usd": f"{spent_so_far + tokens * 0.05e-6:.6f}"}
-    async with talking(tmp_path, given, resume=name) as session:
+    async with talking(tmp_path, given, resume=session.id) as session:
         before = session.agent.engine.view.messages()
         result = await session.agent.compact()
         assert "input alone" in result.error

@@ -37,11 +37,10 @@ async def test_results_have_the_same_line(tmp_path: Path) -> None:
             if isinstance(event, events.ToolProgress) and "begun" in event.text:
                 session.agent.interrupt()
         live += shown(told)
-        name = session.id
-    async with talking(tmp_path, {"permissions.mode": "ask"}, ask=Person(allowed=False), resume=name) as session:
+    async with talking(tmp_path, {"permissions.mode": "ask"}, ask=Person(allowed=False), resume=session.id) as session:
         live += shown(await say(session, "run echo never"))
     assert [status for _, status, *_ in live[-2:]] == ["interrupted", "denied"]
-    async with talking(tmp_path, resume=name) as session:
+    async with talking(tmp_path, resume=session.id) as session:
         assert shown(session.agent.branches.history()) == live
 
 

@@ -247,9 +247,8 @@ def _parts(body: dict[str, Any] | None) -> tuple[str, list[tuple[str, str]]]:
 
 async def test_a_note_of_the_models_own_is_told_to_the_next_conversation(tmp_path: Path) -> None:
     home, project = tmp_path / "home", tmp_path / "project"
-    async with talking(tmp_path, trusted=True) as session:
-        await say(session, "hello")
-        name = session.id
+    async with talking(tmp_path, trusted=True) as earlier:
+        await say(earlier, "hello")
     notes = Notes(memory_folder(home, project))
     await asyncio.to_thread(notes.folder.mkdir, parents=True)
     notes.index.write_text("- [n](n.md): kept\n")
@@ -259,7 +258,7 @@ async def test_a_note_of_the_models_own_is_told_to_the_next_conversation(tmp_pat
         assert prefix is not None
         assert "- [n](n.md): kept" in prefix.system
         assert not told(session)
-    async with talking(tmp_path, trusted=True, resume=name) as session:
+    async with talking(tmp_path, trusted=True, resume=earlier.id) as session:
         await say(session, "hello")
         assert "- [n](n.md): kept" in told(session)[0]
 

@@ -47,9 +47,8 @@ async def test_the_programs_own_refusal_is_not_learned_as_the_providers_window(t
             assert failed.kind == "context_overflow"
             assert "4,000" in failed.message
             assert session.agent.context_stats().window == 4_000
-        name = session.id
     # The window that was given stays with the session until it is taken back.
-    async with talking(tmp_path, {"context.context_window": "0"}, resume=name) as session:
+    async with talking(tmp_path, {"context.context_window": "0"}, resume=session.id) as session:
         assert session.agent.context_stats().window > 4_000
         await goes_on(session, "read calc.py")
 
@@ -60,7 +59,6 @@ async def test_a_paste_sent_again_and_again_while_the_server_refuses(
 ) -> None:
     server = serve(serving(provider, lambda _: Step(text="I have read it."), 100_000))
     settings = {"model.id": MODELS[provider]}
-
     async with talking(tmp_path, settings) as session:
         server.inject(Fault(kind="unauthorized", times=3))
         for number in range(3):
@@ -69,11 +67,10 @@ async def test_a_paste_sent_again_and_again_while_the_server_refuses(
             told = await say(session, text)
             assert failures(told) == ["auth"]
             assert len(of(events.UserMessage, told)) == 1
-            name = session.id
         assert len(prompts_in(session)) == (1 if alike else 3)
         await goes_on(session, prose(135_000, seed=0 if alike else 2), "And now?")
         assert len(prompts_in(session)) == (2 if alike else 4)
-    async with talking(tmp_path, settings, resume=name) as session:
+    async with talking(tmp_path, settings, resume=session.id) as session:
         await goes_on(session, "Are you still there?")
 
 
@@ -101,26 +98,22 @@ def pictures(count: int) -> tuple[Image, ...]:
 @PROVIDERS
 async def test_nine_pictures_in_a_small_window(provider: str, tmp_path: Path, serve: Serve) -> None:
     serve(serving(provider, lambda _: Step(text="I see."), 16_000))
-
     async with talking(tmp_path, {"model.id": MODELS[provider]}) as session:
-        told = [event async for event in session.agent.run("What is this?", pictures(9))]
-        assert failures(told) == []
+        await goes_on(session, "What is this?", images=pictures(9))
         await goes_on(session, "And now?")
-        name = session.id
-    async with talking(tmp_path, {"model.id": MODELS[provider]}, resume=name) as session:
+    async with talking(tmp_path, {"model.id": MODELS[provider]}, resume=session.id) as session:
         await goes_on(session, "Are you still there?")
         # One after the other, they do not fit either.
         for picture in pictures(9):
-            assert failures([event async for event in session.agent.run("And this?", (picture,))]) == []
+            await goes_on(session, "And this?", images=(picture,))
 
 
 @pytest.mark.parametrize("data", [b"\xff\xd8\xff", b"\xff\xd8\xff" + bytes(5_000), b"\xff\xd8\xff\xe0" * 500])
 async def test_damaged_pictures_in_a_small_window(data: bytes, tmp_path: Path, serve: Serve) -> None:
     serve(serving("anthropic", lambda _: Step(text="I see nothing."), 16_000))
     damaged = tuple(Image("image/jpeg", b64encode(data + bytes([number])).decode()) for number in range(9))
-
     async with talking(tmp_path, OPUS) as session:
-        assert failures([event async for event in session.agent.run("What is this?", damaged)]) == []
+        await goes_on(session, "What is this?", images=damaged)
         await goes_on(session, "And now?")
 
 
@@ -175,12 +168,10 @@ async def test_an_answer_out_of_all_measure(
 ) -> None:
     serve(serving(provider, first(step), window))
     settings = {"model.id": MODELS[provider], "permissions.mode": "allow"}
-
     async with talking(tmp_path, settings) as session:
         await goes_on(session, "Begin.")
-        name = session.id
     # As it was left, and opened anew.
-    async with talking(tmp_path, settings, resume=name) as session:
+    async with talking(tmp_path, settings, resume=session.id) as session:
         await goes_on(session, "Go on.", "And on.")
         assert session.agent.context_stats().tokens < window
         await session.agent.compact()
@@ -214,7 +205,6 @@ async def test_text_that_a_retry_made_void_does_not_come_back(restart: bool, tmp
         return broken if request.prompt == "Begin." else Step(text="Here I am.")
 
     server = serve(serving("anthropic", script, 200_000))
-
     async with talking(tmp_path, OPUS) as session:
         told = []
         async for event in session.agent.run("Begin."):
@@ -224,11 +214,10 @@ async def test_text_that_a_retry_made_void_does_not_come_back(restart: bool, tmp
         assert failures(told) == ["auth"]
         log = list(session.agent.engine.view.log)
         assert any("Void" in entry.text for entry in log if isinstance(entry, Partial))
-        name = session.id
         if not restart:
             await goes_on(session, "Hello?")
             assert "Void" not in str(session.agent.engine.view.messages())
-    async with talking(tmp_path, OPUS, resume=name) as session:
+    async with talking(tmp_path, OPUS, resume=session.id) as session:
         await goes_on(session, "Hello again?")
         assert "Void" not in str(session.agent.engine.view.messages())
     assert "Void" not in str([request.body for request in server.model_requests])

@@ -200,9 +200,9 @@ async def test_dropped_reasoning_is_told_of_as_soon_as_a_session_is_open(tmp_pat
             await say(session, f"Think, {turn}.")
         assert not isinstance(await session.agent.context.clear_results([results(session.agent)[0]]), Refusal)
         await say(session, "Think again.")
-        dropped, name = session.agent.context_stats().reasoning_dropped, session.id
+        dropped = session.agent.context_stats().reasoning_dropped
         assert dropped > 0
-    async with talking(tmp_path, SETTINGS, resume=name) as session:
+    async with talking(tmp_path, SETTINGS, resume=session.id) as session:
         assert session.agent.context_stats().reasoning_dropped == dropped
     assert server.dropped_thinking == []
 

@@ -139,8 +139,7 @@ async def test_so_does_one_sent_while_a_turn_runs(tmp_path: Path) -> None:
         assert [event.queued for event in heard] == [0, queued]
         assert "too large to show" in heard[1].text
         assert session.agent.turns.queued() == ()
-        name = session.id
-    async with talking(tmp_path, resume=name) as session:
+    async with talking(tmp_path, resume=session.id) as session:
         assert session.agent.turns.queued() == ()
         shown = [event.text for event in session.agent.branches.history() if isinstance(event, events.UserMessage)]
         assert shown == [event.text for event in heard]

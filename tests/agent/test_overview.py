@@ -60,10 +60,9 @@ async def test_every_step_is_replayed_as_it_was_told(tmp_path: Path) -> None:
         await agent.context.restore([results(session)[0]])
         await agent.compact("calc")
         await agent.context.undo()
-        name = session.id
     steps = of(events.ContextStep, told)
     assert {"cleared", "pinned", "unpinned", "restored", "summary", "undone"} <= {event.step for event in steps}
-    async with talking(tmp_path, resume=name) as session:
+    async with talking(tmp_path, resume=session.id) as session:
         again = of(events.ContextStep, session.agent.branches.history())
         kept = [step_event(step_of(entry)) for entry, _ in session.agent.engine.view.context_entries()]
     assert again == kept

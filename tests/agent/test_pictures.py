@@ -199,13 +199,11 @@ async def test_twenty_pictures_that_are_too_large(
     server = serve(serving(provider, lambda _: Step(text="I see."), 200_000))
     originals = [photograph(seed % DRAWN, size) + bytes((seed,)) for seed in range(20)]
     waits: list[float] = []
-
     async with talking(tmp_path, {"model.id": MODELS[provider]}) as session:
         await session.agent.connect()
 
         async def turn() -> None:
-            told = [event async for event in session.agent.run("What is this?", tuple(map(given, originals)))]
-            assert failures(told) == []
+            told = await goes_on(session, "What is this?", images=tuple(map(given, originals)))
             assert [notice.title for notice in of(events.Notice, told)] == ["Sent smaller"]
 
         waits.append(await longest_wait(turn))
@@ -217,10 +215,8 @@ async def test_twenty_pictures_that_are_too_large(
             assert (session.folder / image.original).read_bytes() == original
         await goes_on(session, "And now?")
         # One more makes them many, whose smaller limit holds for all of them.
-        told = [e async for e in session.agent.run("And this?", (given(photograph(0, size) + b"another"),))]
-        assert failures(told) == []
-        name = session.id
-    async with talking(tmp_path, {"model.id": MODELS[provider]}, resume=name) as session:
+        await goes_on(session, "And this?", images=(given(photograph(0, size) + b"another"),))
+    async with talking(tmp_path, {"model.id": MODELS[provider]}, resume=session.id) as session:
         before = len(server.model_requests)
         await goes_on(session, "Are you still there?")
         assert len(server.model_requests) == before + 1
@@ -234,26 +230,22 @@ async def test_more_bytes_of_pictures_than_a_request_may_have(provider: str, tmp
     heavy = noise((1_100, 1_000))
     assert 2_500_000 < len(heavy) < MOST_BYTES
     many = tuple(given(heavy + bytes([number]), "image/png") for number in range(10))
-
     async with talking(tmp_path, {"model.id": MODELS[provider]}) as session:
-        told = [event async for event in session.agent.run("What is this?", many)]
-        assert failures(told) == []
+        told = await goes_on(session, "What is this?", images=many)
         assert [step.step for step in of(events.ContextStep, told)] == ["shortened"]
         pictures = shown(session.agent.engine.view)
         # The newest stay as they are.
         assert pictures[-1] == many[-1]
         assert len(pictures) == 10
         await goes_on(session, "And now?")
-        assert failures([e async for e in session.agent.run("And these?", many)]) == []
+        await goes_on(session, "And these?", images=many)
 
 
 async def test_what_is_no_picture_is_a_note(tmp_path: Path, serve: Serve) -> None:
     server = serve(serving("anthropic", lambda _: Step(text="I see nothing."), 200_000))
-
     async with talking(tmp_path, OPUS) as session:
         broken = (given(b"no picture"), Image("image/png", "not base64!"), given(photograph(size=(64, 64))))
-        told = [event async for event in session.agent.run("What is this?", broken)]
-        assert failures(told) == []
+        told = await goes_on(session, "What is this?", images=broken)
         assert [notice.title for notice in of(events.Notice, told)] == ["Not sent as a picture"]
         assert len(shown(session.agent.engine.view)) == 1
         assert server.requests[-1].body.decode().count("cannot be sent: it is damaged") == 2
@@ -267,7 +259,6 @@ async def test_a_tool_that_shows_large_pictures_and_none(tmp_path: Path, serve: 
         return Step(calls=calls) if request.prompt == "Look." and not request.position else Step(text="Seen.")
 
     serve(serving("anthropic", script, 200_000))
-
     async with talking(tmp_path, OPUS) as session:
         large = noise((2_400, 2_000))
         (tmp_path / "project" / "large.png").write_bytes(large)
@@ -301,12 +292,11 @@ def refusing(place: str) -> Fault:
 
 async def with_three(session: Session) -> None:
     three = tuple(given(photograph(seed, (300, 200))) for seed in range(3))
-    assert failures([event async for event in session.agent.run("What is this?", three)]) == []
+    await goes_on(session, "What is this?", images=three)
 
 
 async def test_a_refused_picture_gives_way_and_no_other(tmp_path: Path, serve: Serve) -> None:
     server = serve(serving("anthropic", lambda _: Step(text="I see."), 200_000))
-
     async with talking(tmp_path, OPUS) as session:
         server.inject(refusing("messages.0.content.2"))
         await with_three(session)
@@ -324,7 +314,6 @@ async def test_a_refused_picture_gives_way_and_no_other(tmp_path: Path, serve: S
 
 async def test_a_provider_that_refuses_every_picture(tmp_path: Path, serve: Serve) -> None:
     server = serve(serving("gemini", lambda _: Step(text="I see nothing."), 200_000))
-
     async with talking(tmp_path, {"model.id": MODELS["gemini"]}) as session:
         server.inject(Fault(kind="bad_request", message="Unable to process input image.", times=2))
         await with_three(session)
@@ -340,7 +329,6 @@ async def test_a_log_that_holds_pictures_no_longer_taken(tmp_path: Path, serve: 
     """Written before pictures were brought to the limits: the twenty-first brings them all down."""
     server = serve(serving("anthropic", lambda _: Step(text="I see."), 200_000))
     wide = tuple(given(photograph(seed, (2_500, 100))) for seed in range(21))
-
     async with talking(tmp_path, OPUS) as session:
         await goes_on(session, "Begin.")
         await put(session, user_message("What is this?", *wide))
@@ -356,11 +344,9 @@ async def test_a_request_too_large_for_the_provider(tmp_path: Path, serve: Serve
     """An unknown limit is learned from the refusal, and pictures give way before anything said does."""
     server = serve(serving("gemini", lambda _: Step(text="I see."), 200_000))
     heavy = noise((1_100, 1_000))
-
     async with talking(tmp_path, {"model.id": MODELS["gemini"]}) as session:
         server.inject(Fault(kind="bad_request", message="Request payload size exceeds the limit: 1 bytes."))
-        told = [event async for event in session.agent.run("This?", (given(heavy, "image/png"),))]
-        assert failures(told) == []
+        await goes_on(session, "This?", images=(given(heavy, "image/png"),))
         (image,) = shown(session.agent.engine.view)
         assert image.weight == 0.25
 
@@ -384,7 +370,7 @@ def test_the_oldest_pictures_give_way_first() -> None:
 
 async def test_pictures_given_to_an_agent_in_memory() -> None:
     async with Agent("offline") as agent:
-        told = [event async for event in agent.run("look", (given(photograph()),))]
+        told = await say(agent, "look", (given(photograph()),))
         assert isinstance(told[-1], events.TurnFinished)
         (image,) = shown(agent.engine.view)
         size = picture_size(image.data)

@@ -88,8 +88,7 @@ async def test_a_plan_is_approved_later_where_nobody_was_there(tmp_path: Path, w
     async with talking(tmp_path, IN_PLAN_MODE, ask=nobody) as session:
         told = await say(session, PLANNED)
         assert failures(told) == ["needs_answer"]
-        name = session.id
-    async with talking(tmp_path, IN_PLAN_MODE, ask=nobody, resume=name) as session:
+    async with talking(tmp_path, IN_PLAN_MODE, ask=nobody, resume=session.id) as session:
         await say(session, words)
         assert mode_of(session) == mode
         assert bool(tasks(session.agent)) == (mode != "plan")
@@ -108,9 +107,8 @@ async def test_the_model_hears_once_where_plan_mode_begins_and_ends(tmp_path: Pa
         await session.agent.branches.rewind(session.agent.branches.prompts()[1].seq)
         session.agent.permissions.mode = "auto"
         await say(session, "list .")
-        name = session.id
         told = notices(session)
-    async with talking(tmp_path, resume=name) as session:
+    async with talking(tmp_path, resume=session.id) as session:
         await say(session, "list .")
         assert notices(session) == told
 
@@ -150,8 +148,7 @@ async def test_it_outlasts_a_summary_its_undoing_and_the_process(tmp_path: Path)
         await session.agent.context.undo()
         assert tasks(session.agent) == kept
         await session.agent.compact()
-        name = session.id
-    async with talking(tmp_path, resume=name) as session:
+    async with talking(tmp_path, resume=session.id) as session:
         assert tasks(session.agent) == kept
         await say(session, 'todo "[x] read it"')
         assert tasks(session.agent) == ["[x] read it"]

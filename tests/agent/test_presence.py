@@ -58,7 +58,6 @@ async def test_a_session_is_answered_and_stopped_from_elsewhere(tmp_path: Path) 
         assert withdrawn.is_set()
         assert (session.agent.folder / "new.txt").read_text() == "x"
         await reached(home, session, "idle")
-
         running = asyncio.create_task(turn('write "y" to other.txt'))
         tell(home, session.id, Instruction((await reached(home, session, "waiting")).turn))
         finished = [event for event in await running if isinstance(event, events.TurnFinished)]

@@ -63,8 +63,7 @@ async def test_going_back_to_before_within_and_after_what_is_covered(
         await goes_on(session, MORE)
         await agent.branches.switch(tip)
         await goes_on(session, MORE)
-        name = session.id
-    async with signing(tmp_path, serve, resume=name, **BY_HAND) as (session, server):
+    async with signing(tmp_path, serve, resume=session.id, **BY_HAND) as (session, server):
         await goes_on(session, MORE)
         assert not verify(session.folder).problems
 
@@ -131,9 +130,9 @@ async def test_a_damaged_row(row: str, tmp_path: Path, serve: Serve) -> None:
             "kept": next(each for each in said if each > entry.last),
             "prefix": next(each.seq for each in log if type(each).__name__ == "Prefix"),
         }[row]
-        folder, name = session.folder, session.id
+        folder = session.folder
     damage(folder / LOG_NAME, seq, random.Random(1))
-    async with signing(tmp_path, serve, resume=name, **BY_HAND) as (session, server):
+    async with signing(tmp_path, serve, resume=session.id, **BY_HAND) as (session, server):
         check(session, server)
         await goes_on(session, MORE)
         await session.agent.context.compact()

@@ -133,8 +133,7 @@ async def test_the_bill_is_what_the_server_counted_once(server: AnthropicServer,
             "anthropic:claude-haiku-5-5": 6,
         }
         assert stats.models[0].model == "anthropic:claude-opus-5-5"
-        name = session.id
-    async with talking(tmp_path, OPUS, resume=name) as session:
+    async with talking(tmp_path, OPUS, resume=session.id) as session:
         again = session.agent.tracker
         assert again.session.cost_usd == pytest.approx(expected)
         assert (again.session.calls, again.subtask_count, again.turn.calls) == (8, 3, 0)
@@ -265,7 +264,6 @@ async def test_several_run_at_once_but_not_too_many(server: AnthropicServer, tmp
     server.script = lambda request: (
         Step(text="Found.") if is_subtask(request) or request.position else Step(calls=calls)
     )
-
     async with talking(tmp_path, OPUS) as session:
         begun: set[str] = set()
         ended: set[str] = set()

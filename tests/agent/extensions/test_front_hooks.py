@@ -94,8 +94,7 @@ async def test_what_was_used_is_used_in_the_resumed_session(tmp_path: Path) -> N
         text = await session.agent.own_commands.expand(prompt, "")
         async for _ in session.agent.run(text, typed="/strict"):
             pass
-        name = session.id
-    async with talking(tmp_path, resume=name) as session:
+    async with talking(tmp_path, resume=session.id) as session:
         await say(session, "list ., read calc.py")
         assert "not now" in results(session)[-2].text
     assert ran(tmp_path) == [f"PostToolUse {skill}"] * 2

@@ -308,7 +308,6 @@ def test_a_hook_for_edits_sees_every_text_of_several_edits(tmp_path: Path) -> No
     told = arguments_for_claude("edit_file", {"path": "calc.py", "edits": [one]}, tmp_path)
     assert told == {"file_path": str(tmp_path / "calc.py"), "old_string": "a = 1", "new_string": "a = 2"}
     assert arguments_from_claude("edit_file", told) == {"path": str(tmp_path / "calc.py"), **one}
-
     several = {"path": str(tmp_path / "calc.py"), "edits": [one, two]}
     told = arguments_for_claude("edit_file", several, tmp_path)
     assert (told["old_string"], told["new_string"], told["replace_all"]) == ("a = 1\nb", "a = 2\nsecret", True)
