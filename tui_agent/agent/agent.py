@@ -483,7 +483,6 @@ class Agent:
         return self.engine.settings
 
     def tools(self) -> tuple[ToolDefinition, ...]:
-        """The tools the model is offered."""
         offered = self.offered.definitions if self.offered is not None else ()
         undeferred = (definition for definition in offered if not definition.deferred)
         return (*self.briefing.tools, *undeferred)

@@ -74,7 +74,6 @@ class Branches:
         return (*([structs.replace(_branch(log, log.head, alone), fork=0)] if log.head else []), *others)
 
     def _tips(self) -> set[int]:
-        """The ends of the branches other than the present one."""
         log = self._record.view.log
         ends: set[int] = set()
         # The branch ends that a fork kept, and to which the conversation has not returned since.

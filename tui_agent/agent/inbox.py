@@ -144,7 +144,6 @@ class MemoryProposals:
         self._save(kept)
 
     def was_shown(self, key: str, change: str) -> bool:
-        """Whether the user was shown just this change."""
         return self._load().read.get(key) == _digest(change)
 
     def _load(self) -> _Kept:

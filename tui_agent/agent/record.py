@@ -102,7 +102,6 @@ class Record:
             await self.append()
 
     async def use_model(self, model: ModelProfile) -> None:
-        """Tell the engine which model it decides for."""
         async with self._lock:
             if self.engine.is_long and policy_of(model) != self.view.policy:
                 self.engine.become(await in_thread(self.view.after, (), policy_of(model)), ())

@@ -56,7 +56,6 @@ class Remembering:
                 await asyncio.to_thread(self._inbox.add, self._session, lines[:MOST])
 
     async def close(self) -> None:
-        """Look at nothing more."""
         if self._waiting is not None:
             self._waiting.cancel()
             await asyncio.wait((self._waiting,))

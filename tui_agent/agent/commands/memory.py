@@ -86,7 +86,6 @@ class _Change(NamedTuple):
 
     @property
     def diff(self) -> str:
-        """The change as people read it."""
         before, after = (self.before or "").splitlines(), self.after.splitlines()
         return "\n".join(unified_diff(before, after, "before", short_path(self.path), lineterm=""))
 

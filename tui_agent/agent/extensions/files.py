@@ -53,7 +53,6 @@ class ExtensionFolder(msgspec.Struct, frozen=True):
     data: Path | None = None
 
     def subfolder(self, name: str) -> Path:
-        """The subfolder for files of one kind."""
         return self.folder / (name if self.kind == "own" else _ELSEWHERE.get(name, name))
 
 

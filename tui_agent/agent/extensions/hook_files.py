@@ -174,7 +174,6 @@ class Hook(msgspec.Struct, frozen=True):
 
     @property
     def does(self) -> str:
-        """What it does, for people."""
         if self.post is not None:
             headers = ", ".join(f"{name}: {value}" for name, value in self.post.headers)
             return f"sends the event to {self.post.url}{f' ({headers})' if headers else ''}"
@@ -216,7 +215,6 @@ class ScopedHooks(NamedTuple):
 
     @property
     def when(self) -> str:
-        """When they run, for people."""
         return f"in subtasks of the agent {self.name}" if self.kind == "agent" else f"once {self.name} is used"
 
 
@@ -231,7 +229,6 @@ class FoundHooks(NamedTuple):
     scoped: tuple[ScopedHooks, ...] = ()
 
     def every(self) -> Iterator[Hook]:
-        """All hooks that may run."""
         yield from self.hooks
         for each in self.scoped:
             yield from each.hooks

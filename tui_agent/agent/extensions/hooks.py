@@ -489,7 +489,6 @@ async def _kept_from_running(hook: Hook, facts: SessionFacts, ways: HookConnecti
 
 
 def _refusing(hook: Hook, reason: str, emit: Emit) -> HookAnswer:
-    """What a hook's refusal amounts to on its event."""
     reason = valid_text(reason)[:MAX_CONTEXT_CHARS]
     if hook.event in _DONE:
         return HookAnswer(context=reason)

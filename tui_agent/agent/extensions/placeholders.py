@@ -31,7 +31,6 @@ class Here(msgspec.Struct, frozen=True):
     effort: Callable[[], str]
 
     def filled(self, text: str) -> str:
-        """The text with what it says of the session."""
         effort = self.effort() if "${CLAUDE_EFFORT}" in text else ""
         text = text.replace("${CLAUDE_EFFORT}", "high" if effort == "default" else effort)
         text = text.replace("${CLAUDE_SESSION_ID}", self.session)

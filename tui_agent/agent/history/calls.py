@@ -68,7 +68,6 @@ class CallRecord(msgspec.Struct, frozen=True):
 
     @property
     def notes(self) -> list[str]:
-        """What happened since the call before, in words."""
         found = [f"after a {self.moved}"] if self.moved else []
         found += [f"the {what} changed" for what in self.changed]
         return found + [events.step_text(step.step, step.items or None) for step in self.steps]

@@ -232,7 +232,6 @@ class StepRunner:
 
     @property
     def writing(self) -> bool:
-        """Whether a summary is being written in the background."""
         return self._background is not None and not self._background.over.is_set()
 
     def stop_writing(self, why: str) -> bool:

@@ -205,7 +205,6 @@ class Toolbox(msgspec.Struct, eq=False):
         return [] if answer.allowed else agents
 
     async def _leave(self, calls: Iterable[ToolCall], status: Status, output: ToolOutput, emit: Emit) -> None:
-        """Answer calls that will not be run."""
         for call in calls:
             try:
                 await self._finish(call, status, output, emit)
@@ -396,7 +395,6 @@ class Toolbox(msgspec.Struct, eq=False):
         return ("error" if output.is_error else "ok"), output
 
     async def _ask_hooks(self, event: Event, call: ToolCall, emit: Emit, **fields: object) -> HookAnswer:
-        """What the user's hooks say to an event of a call."""
         names, about = claude.names_of(call.name), object_in(call.arguments)
         target = next((about[key] for key in ("command", "path", "url") if isinstance(about.get(key), str)), "")
         fields = {**claude.call_for_claude(call, self._workspace.root), **fields}
@@ -557,7 +555,6 @@ class _HookedAsk:
 
 
 def _changed(call: ToolCall, said: HookAnswer) -> ToolCall:
-    """The call with the arguments that a hook gave it."""
     return msgspec.structs.replace(
         call, arguments=_json(claude.arguments_from_claude(call.name, object_in(said.arguments)))
     )

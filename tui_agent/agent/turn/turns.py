@@ -68,7 +68,6 @@ class Turns:
         """Called when a turn begins."""
 
     def run(self, prompt: str, images: tuple[Image, ...], typed: str) -> EventStream:
-        """See `Agent.run`."""
         self._must_be_free()
         own: list[weakref.ref[EventStream]] = []
         stream = self._run(prompt, images, typed, own)
@@ -201,14 +200,12 @@ class Turns:
         return self._worker is not None and not abandoned
 
     def interrupt(self) -> bool:
-        """See `Agent.interrupt`."""
         if self._worker is None:
             return False
         self._worker.cancel()
         return True
 
     async def close(self) -> None:
-        """Stop the running turn, and wait for its end."""
         self._closed = True
         if (worker := self._worker) is not None:
             worker.cancel()
@@ -217,7 +214,6 @@ class Turns:
     # Texts during a turn
 
     async def queue(self, text: str, images: tuple[Image, ...], typed: str) -> int:
-        """See `Agent.queue`."""
         if not self._takes_texts:
             raise NotRunning("no turn is running")
         said = entries.user_message(valid_text(text), *images, typed=valid_text(typed))
@@ -297,7 +293,6 @@ class Turns:
 
     @property
     def taken(self) -> bool:
-        """Whether a turn or a context step is running."""
         return self.busy or self._lock.locked()
 
     def must_be_idle(self) -> None:

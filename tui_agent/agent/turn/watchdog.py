@@ -117,8 +117,6 @@ class WatchdogAlert(msgspec.Struct, frozen=True):
 
 
 class Signal(Protocol):
-    """Watches for one pattern."""
-
     @property
     def name(self) -> str: ...
 
@@ -133,8 +131,6 @@ class Watchdog(Protocol):
 
 
 class SignalWatchdog:
-    """A watchdog made of signals."""
-
     def __init__(self, signals: Iterable[Signal]) -> None:
         self._signals = tuple(signals)
 
