@@ -17,6 +17,7 @@ from tui_agent.conversation.entries import AnyEntry, Message
 from tui_agent.session import Session
 
 PRESETS = ["layered", "digest", "summary-only", "off"]
+SOAKED = [pytest.param(preset, marks=pytest.mark.soak) for preset in ("digest", "summary-only")]
 MARKER = "the-needle-of-line-four-hundred"
 
 
@@ -72,7 +73,7 @@ async def test_an_overflow_is_recovered_from_once_and_a_second_is_a_clear_error(
         assert len(reader.own) == before + 1
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", [*SOAKED, "layered", "off"])
 async def test_a_window_smaller_than_believed_is_learned_from_the_overflow(
     preset: str, tmp_path: Path, serve: Serve
 ) -> None:
