@@ -103,7 +103,9 @@ async def test_a_fork_leaves_the_branch_it_came_from_to_go_back_to(tmp_path: Pat
         present, left = agent.branches.all()
         assert (present.present, present.text, left.present, left.tip) == (True, "look at X", False, tip)
         assert (left.text, left.fork >= after_a) == ("look at B", True)
-        other_tip = agent.engine.view.head
+        other_tip, length = agent.engine.view.head, len(agent.engine.view.log)
+        await agent.branches.switch(other_tip)
+        assert len(agent.engine.view.log) == length
         await agent.branches.switch(tip)
         assert shown(agent.engine.view) == texts
         await goes_on(session, "and now?")
@@ -185,12 +187,11 @@ async def test_a_model_that_was_switched_to_later_still_answers(tmp_path: Path, 
         await agent.swap_model(CATALOGUE.create_model(other))
         await goes_on(session, "look at C")
         await agent.branches.rewind(prompt_number(agent, "look at B"))
+        assert agent.engine.view.model == f"anthropic:{other}"
         told = await goes_on(session, "look at D")
         asked = {event.model for event in of(events.ModelCallStarted, told)}
         assert asked == {f"anthropic:{other}"}
-        assert agent.engine.view.model == f"anthropic:{other}"
-        name = session.id
-    async with talking(tmp_path, {"model.id": ""}, resume=name) as session:
+    async with talking(tmp_path, {"model.id": ""}, resume=session.id) as session:
         assert session.agent.profile.name == f"anthropic:{other}"
         await goes_on(session, "look at E")
 

@@ -178,12 +178,15 @@ async def test_what_somebody_else_did_between_two_calls_is_not_lost(session: Ses
 
 async def test_a_session_that_goes_on_puts_back_what_it_did_before(tmp_path: Path, project: Path) -> None:
     async with talking(tmp_path) as session:
-        await say(session, "run echo more >> calc.py")
+        await say(session, "run mkdir deep; echo x > deep/own.env; echo more >> calc.py")
     # Of the copies that were made only what was changed is left.
     assert len(list((session.folder / KEPT_FOLDER).glob("*/*"))) == 1
+    (project / ".gitignore").write_text("*.env\n")
     async with talking(tmp_path, resume=session.id) as session:
         planned = await plan_of(session.agent)
-        assert did(planned) == {"calc.py": "restore"}
+        assert did(planned) == {"calc.py": "restore", "deep/own.env": "remove"}
+        # A file that was changed before is watched, even if it is ignored by now.
+        assert did(await commanded(session, "rm deep/own.env")) == {"deep/own.env": "bring back"}
         await session.agent.files.put_back(planned)
     assert "more" not in (project / "calc.py").read_text()
 

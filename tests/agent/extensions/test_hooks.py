@@ -299,7 +299,7 @@ async def test_matchers_and_changes_are_those_of_claude_code(tmp_path: Path) -> 
     async with talking(tmp_path, {"permissions.mode": "allow"}) as session:
         await say(session, "run `echo hi`")
         assert "other" in results(session)[0].text
-        assert '"timeout":5' in results(session)[0].text
+        assert '"timeout":5}' in results(session)[0].text
     assert sorted((tmp_path / "heard").read_text().split()) == [str(number) for number in range(len(matching))]
 
 
