@@ -112,10 +112,8 @@ async def answered(name: str, pieces: Iterable[bytes], set_variable: Set, kind: 
     """What is read of these pieces, each of which is sent on its own."""
 
     async def answer(asked: Request, exchange: Exchange) -> None:
-        if asked.method == "GET":
+        if asked.method == "GET" or asked.path == "/api/show":  # another server may have the chat alone
             await exchange.respond(404, {"error": "not found"})
-        elif asked.path == "/api/show":
-            await exchange.respond(200, {"model_info": None, "capabilities": None, "brand_new": 1})
         else:
             await exchange.start({"content-type": kind})
             for piece in pieces:
