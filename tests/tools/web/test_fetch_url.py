@@ -264,7 +264,7 @@ async def test_redirects_of_one_site_are_followed_up_to_a_limit(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "target", ["http://127.0.0.1:1/", "http://localhost:1/x", "http://[fd00::1]/", "http://169.254.169.254/latest/"]
+    "target", ["http://127.0.0.1:1/", "http://a.local/", "http://[fd00::1]/", "http://169.254.169.254/latest/"]
 )
 async def test_addresses_off_the_public_network_are_refused_at_first_and_after_a_redirect(
     tmp_path: Path, target: str
