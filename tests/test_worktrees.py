@@ -248,7 +248,7 @@ def test_commits_of_a_submodule_are_not_lost(repository: Path, tmp_path: Path) -
 
 def test_where_there_can_be_none_it_is_said(repository: Path, tmp_path: Path) -> None:
     for name in ("", "../up", "a b", "-x", "x.lock", ".x", "a..b", "x" * 99):
-        with pytest.raises(WorktreeError):
+        with pytest.raises(WorktreeError, match="is no name for a worktree"):
             open_worktree(repository, name)
     with pytest.raises(WorktreeError, match="no commit nothing"):
         open_worktree(repository, "side", "nothing")
