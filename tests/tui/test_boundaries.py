@@ -294,6 +294,7 @@ def test_heights_are_sums_however_they_came(seed: int) -> None:
         ("\n".join("a" * 13), "[pasted 13 lines]"),
         ("a" * 1_500, ""),
         ("a" * 1_501, "[pasted 1,501 characters]"),
+        ("a" * 1_500 + "\nb", "[pasted 2 lines]"),
         ("a\x1b[31m", "[pasted 6 characters]"),
         ("a\r\nb\rc", ""),
     ],
