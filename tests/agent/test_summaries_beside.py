@@ -224,6 +224,7 @@ async def test_what_makes_it_wrong_drops_it(change: str, tmp_path: Path, serve: 
         assert not it.session.agent.context.stop_writing()
         (error,) = it.errors
         assert "Writing it has cost $" in error
+        assert error.startswith("Another summary was asked for.") == (change == "compact")
         it.check()
 
 
