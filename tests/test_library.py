@@ -89,6 +89,7 @@ async def test_a_session_is_steered_by_code(tmp_path: Path, monkeypatch: pytest.
     session = await tui_agent.open_session(settings, arguments, never)
     try:
         agent = session.agent
+        assert agent.has_compactor
         assert agent.has_checkpointer
         assert (await agent.compact_if_needed()).error == "nothing is due"
         async with agent.turns.held():

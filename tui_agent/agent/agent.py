@@ -472,6 +472,12 @@ class Agent:
         return self.context.stats()
 
     @property
+    def has_compactor(self) -> bool:
+        """Whether older turns are summarised automatically; `compact` works either way."""
+        settings = self.engine.settings
+        return settings.compaction.auto and settings.context.preset != "off"
+
+    @property
     def has_checkpointer(self) -> bool:
         """Whether `checkpoint` and ``mark_task_done`` are available."""
         return self.engine.layers.checkpoints.on
