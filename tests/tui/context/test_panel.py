@@ -257,8 +257,10 @@ async def test_the_users_words_are_read_edited_pinned_and_dropped_with_keys(argu
         # A drop is a step like any other.
         panel.query_one(RowList).go_to(StepKey(max(boundary.seq for boundary in boundaries(app))))
         await pilot.press("u")
-        await until(pilot, lambda: seq in kept(app))
-        await pilot.press("w", "e")
+        await until(pilot, lambda: seq in kept(app) and f"Your own words: {len(before)}" in text_of(panel))
+        await pilot.press("w")
+        await until(pilot, lambda: under_cursor(panel) == seq)
+        await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, WordsScreen))
         app.screen.query_one(EditedText).text = " "
         await until(
