@@ -233,7 +233,9 @@ def _flooded(program: Program) -> tuple[Watch, float]:
     process = psutil.Process(child.pid)
     before, began = sum(process.cpu_times()[:2]), time.perf_counter()
     child.send("begin\r")
-    watch.until("That is all.", 240, press=True, types=[Typed(at, f"!{LOUD}") for at in LOUD_AT])
+    watch.until("Esc stops")
+    # The end of the answer may never be seen: what the commands printed takes its place at once.
+    watch.until("ready", 240, press=True, types=[Typed(at, f"!{LOUD}") for at in LOUD_AT])
     busy = (sum(process.cpu_times()[:2]) - before) / (time.perf_counter() - began)
     while watch.read(1.0):
         pass

@@ -39,9 +39,9 @@ def _look(messages: int, *, between_turns: bool) -> float:
     host = MemoryHost(engine)
     times: list[float] = []
     for number in range(60):
-        used = Usage(input_tokens=engine.tokens, output_tokens=20)
+        used = Usage(input_tokens=engine.tokens, cache_read_tokens=engine.tokens, output_tokens=20)
         call = ToolCall(f"more-{number}", "read_file", '{"path":"a.py"}')
-        engine.extend([Message(role="assistant", blocks=(call,), model=engine.view.model, usage=used)])
+        engine.extend([Message(role="assistant", blocks=(call,), model=MODEL.name, usage=used)])
         engine.extend([tool_result(ToolResult(call.id, "a line of the file\n" * 40))])
         began = time.perf_counter()
         host.run(engine.prepare(between_turns=between_turns))

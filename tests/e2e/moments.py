@@ -10,7 +10,7 @@ from typing import Final
 from PIL import Image
 
 from tests.agent.summaries import Reader
-from tests.e2e.person import BREAK, ENTER, ESC, Person, at_the_terminal
+from tests.e2e.person import BREAK, DOWN, ENTER, ESC, Person, at_the_terminal
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
@@ -125,7 +125,8 @@ def _closing(person: Person) -> Shows:
     _ready(person)
     person.says("Linger", "End of Linger.", "1 job")
     person.waits_until_ready()
-    person.says("/clear")
+    person.says("/clear", "Stop and go")
+    person.sends(f"{DOWN}{ENTER}")
     return lambda: "closing" in person.status or "A new session" in person.screen
 
 

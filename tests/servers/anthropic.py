@@ -354,7 +354,7 @@ class Answering:
         ]
 
     def _pieces(self, text: str) -> list[str]:
-        return pieces(text, self._step.chunk)
+        return pieces(text, self._step.piece)
 
     def _id(self, what: str) -> str:
         # Every attempt gets ids of its own, as from the API; the same attempt at the same place gets the same ones.

@@ -182,8 +182,8 @@ class Answering:
         step, parts = self._step, list[dict[str, Any]]()
         config = self._checked.body.get("generationConfig", {}).get("thinkingConfig", {})
         if config.get("includeThoughts"):
-            parts += [{"text": piece, "thought": True} for piece in pieces(step.reasoning, step.chunk)]
-        parts += [{"text": piece} for piece in pieces(step.text, step.chunk)]
+            parts += [{"text": piece, "thought": True} for piece in pieces(step.reasoning, step.piece)]
+        parts += [{"text": piece} for piece in pieces(step.text, step.piece)]
         for i, call in enumerate(step.calls):
             function: dict[str, Any] = {"name": call.name, "args": call.args}
             if self._checked.spec.call_ids:

@@ -200,9 +200,9 @@ class _Answering:
         step = self._step
         thinks = "thinking" in self._checked.spec.capabilities and self._checked.body.get("think") is not False
         told: list[dict[str, Any]] = [
-            {"content": "", "thinking": piece} for piece in pieces(step.reasoning, step.chunk) if thinks
+            {"content": "", "thinking": piece} for piece in pieces(step.reasoning, step.piece) if thinks
         ]
-        told += [{"content": piece} for piece in pieces(step.text, step.chunk)]
+        told += [{"content": piece} for piece in pieces(step.text, step.piece)]
         calls = [self._call(i) for i in range(len(step.calls))]
         told += [{"content": "", "tool_calls": [call]} for call in calls]
         answered = step.reasoning * thinks + step.text + "".join(call.name + compact(call.args) for call in step.calls)

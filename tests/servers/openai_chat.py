@@ -183,7 +183,7 @@ class _Answering:
         if server.make == "openrouter":
             events.insert(0, Event(b": OPENROUTER PROCESSING\n\n"))
         events += [self._chunk(self._thought(piece, i), paced=True) for i, piece in enumerate(self._thoughts())]
-        events += [self._chunk({"content": piece}, paced=True) for piece in pieces(step.text, step.chunk)]
+        events += [self._chunk({"content": piece}, paced=True) for piece in pieces(step.text, step.piece)]
         events += [self._chunk({})]
         calls = [self._call(i) for i in range(len(step.calls))]
         events += [self._chunk({"tool_calls": [piece]}, paced=True) for call in calls for piece in self._pieces(call)]
@@ -211,7 +211,7 @@ class _Answering:
         return Reply(whole, events, {**counted, "cached_tokens": self._use.read})
 
     def _thoughts(self) -> list[str]:
-        return pieces(self._step.reasoning, self._step.chunk) if self._server.make != "openai" else []
+        return pieces(self._step.reasoning, self._step.piece) if self._server.make != "openai" else []
 
     def _thought(self, piece: str, index: int) -> dict[str, Any]:
         if self._server.make != "openrouter":
@@ -232,7 +232,7 @@ class _Answering:
         if make in ("groq", "lmstudio"):
             return [{"index": index, **call}]
         begin = {"index": index, **call, "function": {"name": function["name"], "arguments": ""}}
-        rest = pieces(function["arguments"], self._step.chunk)
+        rest = pieces(function["arguments"], self._step.piece)
         if make == "vllm":  # the name with every piece
             return [
                 begin,

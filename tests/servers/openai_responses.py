@@ -130,7 +130,7 @@ class _Answering:
         for i, part in enumerate(parts):
             place: dict[str, Any] = {"item_id": item["id"], "output_index": index, "summary_index": i}
             self._tell("response.reasoning_summary_part.added", part={"type": "summary_text", "text": ""}, **place)
-            for piece in pieces(part, self._step.chunk):
+            for piece in pieces(part, self._step.piece):
                 self._tell("response.reasoning_summary_text.delta", paced=True, delta=piece, **place)
             self._tell("response.reasoning_summary_text.done", text=part, **place)
         summary = [{"type": "summary_text", "text": part} for part in parts]
@@ -143,7 +143,7 @@ class _Answering:
         item = {"type": "message", "id": f"msg_{self._nonce[:24]}", "role": "assistant", "status": "in_progress"}
         self._tell("response.output_item.added", output_index=index, item={**item, "content": []})
         place: dict[str, Any] = {"item_id": item["id"], "output_index": index, "content_index": 0}
-        for piece in pieces(text, self._step.chunk):
+        for piece in pieces(text, self._step.piece):
             self._tell("response.output_text.delta", paced=True, delta=piece, **place)
         self._tell("response.output_text.done", text=text, **place)
         cited = {"type": "url_citation", "start_index": 0, "end_index": 1}
@@ -158,7 +158,7 @@ class _Answering:
         item = {"type": "function_call", "id": f"fc_{self._nonce[number:][:24]}", "name": call.name, "arguments": ""}
         item["call_id"] = call.id or f"call_{self._nonce[number * 2 :][:24]}"
         self._tell("response.output_item.added", output_index=index, item=item)
-        for piece in pieces(arguments, self._step.chunk):
+        for piece in pieces(arguments, self._step.piece):
             place: dict[str, Any] = {"item_id": item["id"], "output_index": index}
             self._tell("response.function_call_arguments.delta", paced=True, delta=piece, **place)
         self._finish(index, {**item, "arguments": arguments, "status": "completed"})

@@ -64,7 +64,8 @@ class Call(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One answer of the model.
 
-    ``delay`` is in seconds before each delta of ``chunk`` characters; none is sent until ``held`` is set.
+    ``delay`` is in seconds before each delta of ``chunk`` characters (0: 64, or 16 with a delay); none is sent until
+    ``held`` is set.
     ``stop_reason`` None means ``tool_use`` with calls and ``end_turn`` without; Anthropic's names are translated for
     Gemini (max_tokens -> MAX_TOKENS, refusal -> SAFETY), upper-case names are sent by Gemini as they are; ``blocked``
     is Gemini's ``promptFeedback.blockReason``. ``redacted`` sends the reasoning as an Anthropic ``redacted_thinking``
@@ -79,12 +80,17 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: str | None = None
     delay: float = 0.0
     held: threading.Event | None = None
-    chunk: int = 64
+    chunk: int = 0
     redacted: bool = False
     boundless: bool = False
     input_tokens: int = 0
     pages: tuple[tuple[str, str], ...] = ()
     fault: Fault | None = None
+
+    @property
+    def piece(self) -> int:
+        """Characters of a delta."""
+        return self.chunk or (16 if self.delay else 64)
 
 
 class Turn(msgspec.Struct, frozen=True):
