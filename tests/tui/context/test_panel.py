@@ -152,7 +152,7 @@ async def test_keys_pin_clear_restore_and_open_items_and_undo_steps(arguments: A
     async with talked(arguments) as (app, pilot):
         panel = await panel_of(app, pilot)
         rows, seq = panel.query_one(RowList), result_number(app, 1)
-        rows.go_to(ItemKey(seq))
+        await go_to(pilot, rows, ItemKey(seq))
         await pilot.press("c")
         await until(pilot, lambda: state_of(app, seq) == ("cleared", False))
         await pilot.press("r")
@@ -165,12 +165,12 @@ async def test_keys_pin_clear_restore_and_open_items_and_undo_steps(arguments: A
         assert rows.key == ItemKey(seq)
         boundary, first = await cleared(app, pilot), result_number(app, 0)
         panel.take_keys()
-        rows.go_to(ItemKey(first))
+        await go_to(pilot, rows, ItemKey(first))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         assert "line of part 0" in await read_through(app, pilot)
         # Enter on a step says why it was taken, and x explains the words.
-        rows.go_to(StepKey(boundary.seq))
+        await go_to(pilot, rows, StepKey(boundary.seq))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         assert boundary.text in await read_through(app, pilot)
@@ -192,6 +192,16 @@ async def test_keys_pin_clear_restore_and_open_items_and_undo_steps(arguments: A
     async with opened(arguments._replace(resume=app.session_folder.name)) as (app, _):
         again = [(block.kind, block.before, block.after, block.seq, block.undone) for block in boundaries(app)]
         assert again == shown
+
+
+async def go_to(pilot: Pilot[object], rows: RowList, key: object) -> None:
+    """Put the cursor on a row, once it is there."""
+
+    def is_there() -> bool:
+        rows.go_to(key)
+        return rows.key == key
+
+    await until(pilot, is_there)
 
 
 async def read_through(app: TuiAgent, pilot: Pilot[object]) -> str:
@@ -255,7 +265,7 @@ async def test_the_users_words_are_read_edited_pinned_and_dropped_with_keys(argu
         await until(pilot, lambda: kept(app) == {each: text for each, text in before.items() if each != seq})
         await until(pilot, lambda: f"Your own words: {len(before) - 1}" in text_of(panel))
         # A drop is a step like any other.
-        panel.query_one(RowList).go_to(StepKey(max(boundary.seq for boundary in boundaries(app))))
+        await go_to(pilot, panel.query_one(RowList), StepKey(max(boundary.seq for boundary in boundaries(app))))
         await pilot.press("u")
         await until(pilot, lambda: seq in kept(app) and f"Your own words: {len(before)}" in text_of(panel))
         await pilot.press("w")
@@ -358,6 +368,6 @@ async def test_an_original_that_is_gone_says_so(arguments: Arguments) -> None:
             if path.is_file():
                 path.unlink()
         panel = await panel_of(app, pilot)
-        panel.query_one(RowList).go_to(ItemKey(boundary.seq))
+        await go_to(pilot, panel.query_one(RowList), ItemKey(boundary.seq))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))

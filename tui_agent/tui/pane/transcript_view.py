@@ -93,7 +93,8 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
             self._viewport.restyle(look)
         self._viewport.resize(*self._measure)
         self._cursor = None
-        if self.text_selection is not None:
+        # An app that ends takes the pane off its screen, perhaps while a branch is being filled.
+        if self.is_attached and self.text_selection is not None:
             self.screen.clear_selection()
 
     def show_more(self, follower: Follower, above: int) -> None:
