@@ -312,6 +312,13 @@ def test_growth_after_reasoning_that_may_be_left_out_teaches_nothing() -> None:
     assert meter.ratios.export() == {}
 
 
+def test_the_usage_of_an_answer_with_searches_teaches_nothing() -> None:
+    session, meter = Session("s" * 30_000), TokenMeter()
+    session.add(user_message("hello"))
+    measured_call(session, meter, Usage(12_000, 0, 0, 10, searches=2))
+    assert meter.ratios.export() == {}
+
+
 def test_the_fixed_part_is_learned_from_the_first_call() -> None:
     session, meter = Session("s" * 30_000), TokenMeter()
     session.add(user_message("hello"))

@@ -84,7 +84,8 @@ class TokenMeter:
         if usage.input_tokens or self._raised_once:
             self.forget_refusal()
         before = self._tail_before(view, call)
-        if before is not None and not before.edited and call.model == view.model:
+        # The usage of an answer with searches adds up what the provider's own requests have read.
+        if before is not None and not before.edited and call.model == view.model and not usage.searches:
             self._learn_growth(view, before, usage)
         self._learn_answer(view, call, usage)
 

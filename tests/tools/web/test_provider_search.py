@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.agent.talking import say, shown, talking
@@ -94,7 +95,10 @@ async def test_a_paused_search_goes_on_from_what_the_server_sent(
         if request.prompt != "what harbours":
             return answers(request)
         if not request.position:
-            return Step(reasoning="First the one.", text="One is large.", pages=PAGES[:1], stop_reason="pause_turn")
+            # It bills what each of its own ten requests has read (pydantic-ai's recording of a pause has 401,468).
+            billed = 3_000_000
+            step = Step(reasoning="First the one.", text="One is large.", pages=PAGES[:1], stop_reason="pause_turn")
+            return msgspec.structs.replace(step, input_tokens=billed)
         return Step(text=" So is another.", pages=PAGES[1:])
 
     with in_thread(AnthropicServer(pausing)) as server:

@@ -177,6 +177,8 @@ class AnthropicReply(Reply):
         reason = _STOP.get(self._stop_reason, "tool_calls" if calls else "end_turn")
         if reason == "tool_calls" and not calls:
             reason = "end_turn"
+        elif reason == "paused" and calls:
+            reason = "tool_calls"
         blocks = with_sources(blocks, self._pages)
         if reason == "paused":
             # The server goes on from what it has sent, searches and their results included (Anthropic, server tools).
@@ -224,9 +226,7 @@ class AnthropicReply(Reply):
             return None
         if delta.signature:
             opened.signature += delta.signature
-        arguments = delta.partial_json
-        streamed = {"text": delta.text, "thinking": delta.thinking, "tool_use": arguments, "server_tool_use": arguments}
-        text = streamed.get(opened.start.type)
+        text = {"text": delta.text, "thinking": delta.thinking}.get(opened.start.type, delta.partial_json)
         return self._piece(opened, index, text) if text else None
 
     def _piece(self, opened: _Open, index: int, text: str) -> StreamEvent | None:
@@ -300,7 +300,7 @@ def _as_sent(opened: _Open) -> dict[str, object]:
             return {"type": "text", "text": text}
         case "thinking":
             return {"type": "thinking", "thinking": text, "signature": opened.signature}
-        case "server_tool_use" | "tool_use" if text:
+        case _ if text:
             return {**opened.as_sent, "input": json.loads(read_arguments(text)[0])}
         case _:
             return opened.as_sent
