@@ -39,10 +39,21 @@ if TYPE_CHECKING:
     from tui_agent.tui.pane.conversation import ConversationPane
     from tui_agent.tui.prompt.prompt import Prompt
 
-APP_ONLY: Final = frozenset((
-    "break", "palette", "edit_draft", "help", "context", "toggle_cards", "toggle_tasks", "send_back", "next_mode",
-    "search_history", "slash",
-))  # fmt: skip
+APP_ONLY: Final = frozenset(
+    (
+        "break",
+        "palette",
+        "edit_draft",
+        "help",
+        "context",
+        "toggle_cards",
+        "toggle_tasks",
+        "send_back",
+        "next_mode",
+        "search_history",
+        "slash",
+    )
+)
 
 
 class TuiAgent(SessionApp):

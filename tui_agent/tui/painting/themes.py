@@ -20,53 +20,82 @@ ALIASES: Final = {"dark": DEFAULT_DARK, "light": DEFAULT_LIGHT}
 ANSI: Final = "terminal"
 """The theme that uses the terminal's own sixteen colours."""
 
-
-def _theme(name: str, colors: str, *, dark: bool = True, text_alpha: float = 0.95) -> Theme:
-    """A theme of the colours in the columns of the table below."""
-    primary, secondary, accent, warning, error, success, *others = colors.split()
-    foreground, background, surface, panel, border, scrollbar = others
-    return Theme(
-        name=name,
-        primary=primary,
-        secondary=secondary,
-        accent=accent,
-        warning=warning,
-        error=error,
-        success=success,
-        foreground=foreground,
-        background=background,
-        surface=surface,
-        panel=panel,
-        dark=dark,
-        text_alpha=text_alpha,
-        variables={"border-blurred": border, "scrollbar": scrollbar, "scrollbar-background": background},
-    )
-
-
 THEMES: Final = (
-    # primary secondary accent warning error success, foreground background surface panel, border scrollbar
-    _theme(
-        "dusk",
-        "#8aa4c8 #7f9a94 #e0a458 #d9b44a #d9776c #8fb573  #d6d3cd #1b1c20 #212328 #292b31  #34363d #34363d",
+    Theme(
+        name="dusk",
+        primary="#8aa4c8",
+        secondary="#7f9a94",
+        accent="#e0a458",
+        warning="#d9b44a",
+        error="#d9776c",
+        success="#8fb573",
+        foreground="#d6d3cd",
+        background="#1b1c20",
+        surface="#212328",
+        panel="#292b31",
+        dark=True,
+        variables={"border-blurred": "#34363d", "scrollbar": "#34363d", "scrollbar-background": "#1b1c20"},
     ),
-    _theme(
-        "harbour",
-        "#82aaff #89ddff #5cc8c2 #f2c879 #f07f8c #9bd08a  #dfe5ee #0e141b #141c25 #1c2631  #26323f #26323f",
+    Theme(
+        name="harbour",
+        primary="#82aaff",
+        secondary="#89ddff",
+        accent="#5cc8c2",
+        warning="#f2c879",
+        error="#f07f8c",
+        success="#9bd08a",
+        foreground="#dfe5ee",
+        background="#0e141b",
+        surface="#141c25",
+        panel="#1c2631",
+        dark=True,
+        variables={"border-blurred": "#26323f", "scrollbar": "#26323f", "scrollbar-background": "#0e141b"},
     ),
-    _theme(
-        "paper",
-        "#2f5d8c #4d6f68 #b0561e #8a6100 #b3352c #4a7423  #2e2c29 #f7f4ee #efebe2 #e6e1d6  #d8d2c5 #d0cabc",
+    Theme(
+        name="paper",
+        primary="#2f5d8c",
+        secondary="#4d6f68",
+        accent="#b0561e",
+        warning="#8a6100",
+        error="#b3352c",
+        success="#4a7423",
+        foreground="#2e2c29",
+        background="#f7f4ee",
+        surface="#efebe2",
+        panel="#e6e1d6",
         dark=False,
+        variables={"border-blurred": "#d8d2c5", "scrollbar": "#d0cabc", "scrollbar-background": "#f7f4ee"},
     ),
-    _theme(
-        "mist",
-        "#2457a6 #3b6b77 #0f7a74 #8a5f00 #b42941 #2c7a3f  #1f2730 #fbfcfd #f1f4f7 #e5eaef  #d3dae1 #c9d1d9",
+    Theme(
+        name="mist",
+        primary="#2457a6",
+        secondary="#3b6b77",
+        accent="#0f7a74",
+        warning="#8a5f00",
+        error="#b42941",
+        success="#2c7a3f",
+        foreground="#1f2730",
+        background="#fbfcfd",
+        surface="#f1f4f7",
+        panel="#e5eaef",
         dark=False,
+        variables={"border-blurred": "#d3dae1", "scrollbar": "#c9d1d9", "scrollbar-background": "#fbfcfd"},
     ),
-    _theme(
-        "contrast",
-        "#8fd0ff #7fffd4 #ffd500 #ffb000 #ff8080 #7cff7c  #ffffff #000000 #0a0a0a #303030  #9a9a9a #9a9a9a",
+    Theme(
+        name="contrast",
+        primary="#8fd0ff",
+        secondary="#7fffd4",
+        accent="#ffd500",
+        warning="#ffb000",
+        error="#ff8080",
+        success="#7cff7c",
+        foreground="#ffffff",
+        background="#000000",
+        surface="#0a0a0a",
+        panel="#303030",
+        dark=True,
         text_alpha=1.0,
+        variables={"border-blurred": "#9a9a9a", "scrollbar": "#9a9a9a", "scrollbar-background": "#000000"},
     ),
     Theme(
         name=ANSI,
@@ -118,6 +147,7 @@ KINDS: Final = {
 
 
 def register_themes(app: App[Returned]) -> None:
+    """Register the shipped themes with an app."""
     for theme in THEMES:
         app.register_theme(theme)
 
