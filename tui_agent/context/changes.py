@@ -206,7 +206,7 @@ def plan_words(view: View, edits: Sequence[Words], situation: Situation) -> Word
         return Refusal(f"Message {_listed(unknown)} is none whose words are kept with a summary; /words lists those.")
     changed = {each.seq: Words(each.seq, each.text, said[each.seq].time) for each in edits}
     wanted = [changed.get(each.seq, each) for each in said.values()]
-    words = words_to_keep(view, situation, [each for each in wanted if each.text], last=last)
+    words = words_to_keep([each for each in wanted if each.text], view.groups(), situation, last=last)
     reason = "The user changed what is kept of their words."
     return _fitting(
         WordsEdited(edits=tuple(changed.values()), words=words, reason=reason), view, situation, "Changed so"

@@ -169,7 +169,7 @@ def plan_compaction(
     cut = max(begin, _with_its_prompt(view, groups, min(start, _first_unseen(groups))))
     least = SHORTEST_GAIN if asked else smallest_gain(here.budget, trigger)
     wanted = _wanted(here, _form(here), focus, reason)
-    ours = _plan(wanted, view, here, groups[begin:cut], least_gain=least)
+    ours = _plan(wanted, view, here, groups, groups[begin:cut], least_gain=least)
     keeps_thinking = settings.by_provider and here.model.signs_summaries and here.model.bound_reasoning
     opaque = settings.opaque_items and here.model.compacts
     if not (by_provider and (keeps_thinking or opaque)):
@@ -242,7 +242,7 @@ def _plan_signed(wanted: Plan, view: View, here: Situation, last: int, *, least_
     carries = {group.first for group in carried}
     # The newest request is among the words whole, unless it is carried; the others as far as they fit.
     said = [each for each in said if each.seq not in carries]
-    words = words_to_keep(view, here, said, last=last, whole={newest.first} if newest is not None else ())
+    words = words_to_keep(said, groups, here, last=last, whole={newest.first} if newest is not None else ())
     left_out = len(said) - len(words)
     plan = structs.replace(
         wanted,
@@ -318,7 +318,7 @@ def plan_checkpoint(
     task = task[: next((index for index, group in enumerate(task) if group.open), len(task))]
     if not any(group.role == "assistant" for group in task):
         return Refusal("There is no finished work since the last checkpoint or summary.")
-    return _plan(_wanted(here, CHECKPOINT, note, reason), view, here, task, least_gain=SHORTEST_GAIN)
+    return _plan(_wanted(here, CHECKPOINT, note, reason), view, here, groups, task, least_gain=SHORTEST_GAIN)
 
 
 def plan_asked_for(view: View, here: Situation, step: Literal["compact", "checkpoint"], subject: str) -> Plan | Refusal:
@@ -360,18 +360,19 @@ def _plan(
     wanted: Plan,
     view: View,
     here: Situation,
+    groups: Sequence[Group],
     covered: Sequence[Group],
     *,
     least_gain: int,
     back: tuple[int, ...] | None = None,
 ) -> Plan | Refusal:
-    """Plan replacing the groups `covered` by one text, if that frees at least `least_gain` tokens.
+    """Plan replacing `covered`, of the `groups` in view, by one text, if that frees at least `least_gain` tokens.
 
     `back`: the entries of the newest request to restore, if these are known.
     """
     if not covered:
         return Refusal(NOTHING_TO_SUMMARISE)
-    groups, summarises = view.groups(), wanted.form is not CHECKPOINT
+    summarises = wanted.form is not CHECKPOINT
     kept = [group for group in groups if group.first > covered[-1].first]
     # A group is covered whole, even if its results came after the cut.
     last = max(each.last for each in covered)
@@ -394,7 +395,7 @@ def _plan(
         ]
     leaves = [*(group.first for group in leaving), *(seq for entry in lapsed for seq in entry.items)]
     shown = {group.first: here.mixed_tokens_of(group.size) for group in (*leaving, *earlier)}
-    words, growth = _words(view, here, last, set(leaves))
+    words, growth = _words(view, here, groups, last, set(leaves))
     plan = structs.replace(
         wanted,
         first=covered[0].first,
@@ -409,12 +410,14 @@ def _plan(
     return _measured(plan, here, sum(shown[seq] for seq in leaves), least_gain=least_gain)
 
 
-def _words(view: View, here: Situation, last: int, hidden: Collection[int]) -> tuple[tuple[Words, ...], int]:
-    """The user's kept words up to entry `last`, and by how many tokens they exceed the ones shown now, once the groups
-    that start with the entries in `hidden` leave the view.
+def _words(
+    view: View, here: Situation, groups: Sequence[Group], last: int, hidden: Collection[int]
+) -> tuple[tuple[Words, ...], int]:
+    """The user's kept words up to entry `last`, and by how many tokens they exceed the ones shown now, once those of
+    `groups` that start with the entries in `hidden` leave the view.
     """
-    said, groups, now = view.said(), view.groups(), view.shown_words()
-    words = words_to_keep(view, here, said, last=last)
+    said, now = view.said(), view.shown_words()
+    words = words_to_keep(said, groups, here, last=last)
     covered = {each.seq for each in said if each.seq <= last}
     gone = covered.difference(group.first for group in groups).union(covered.intersection(hidden))
     shown = [each for each in words if each.seq in gone]
@@ -516,8 +519,9 @@ def rebased(plan: Plan, view: View, here: Situation) -> Plan | Refusal:
             and (now.kept is not None or plan.kept is None)
         )
     else:
-        covered = [group for group in view.groups() if plan.first <= group.first <= plan.last]
-        now = _plan(plan, view, here, covered, least_gain=-here.tokens, back=plan.brought_back)
+        groups = view.groups()
+        covered = [group for group in groups if plan.first <= group.first <= plan.last]
+        now = _plan(plan, view, here, groups, covered, least_gain=-here.tokens, back=plan.brought_back)
         same = (
             isinstance(now, Plan)
             and [*map(_identity, now.leaving)] == [*map(_identity, plan.leaving)]

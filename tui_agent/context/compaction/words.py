@@ -4,9 +4,7 @@ Nothing here looks at what a message says. If there is no room for all, long mes
 oldest are left out. Pinned messages are shown where they stood, so they take no room here.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from tui_agent.context.cutting import head, tail
@@ -14,7 +12,7 @@ from tui_agent.context.economics import Situation
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.request import said_text, words_block
 from tui_agent.conversation.sizes import TextSize, size_of_text
-from tui_agent.conversation.view import View
+from tui_agent.conversation.view import Group
 
 CAPS: Final = (12_000, 6_000, 3_000, 1_500)
 """The lengths in characters to which messages are cut, one after the other, before any is left out."""
@@ -32,13 +30,14 @@ def words_limit(setting: int, window: int) -> int:
 
 
 def words_to_keep(
-    view: View, here: Situation, said: Sequence[Words], *, last: int, whole: Collection[int] = ()
+    said: Sequence[Words], groups: Iterable[Group], here: Situation, *, last: int, whole: Collection[int] = ()
 ) -> tuple[Words, ...]:
     """The words to keep of the user's messages up to entry `last`.
 
-    `said`: the user's messages, oldest first. `whole`: those to keep as they are, however long.
+    `said`: the user's messages, oldest first. `groups`: those in view. `whole`: messages to keep as they are, however
+    long.
     """
-    pinned = {group.first for group in view.groups() if group.pinned}.union(whole)
+    pinned = {group.first for group in groups if group.pinned}.union(whole)
     limit = words_limit(here.settings.compaction.user_words_tokens, here.budget.window)
     return kept_words(said, last=last, limit=limit, tokens_of=here.mixed_tokens_of, pinned=pinned)
 
@@ -49,21 +48,19 @@ def kept_words(
     """As `words_to_keep`, in a block of at most `limit` tokens. `pinned`: messages kept whole, which take no room."""
     covered = [each for each in said if each.seq <= last]
     aged = [each for each in covered if each.seq not in pinned]
+    heading = size_of_text(words_block((), left_out=len(aged)))
     kept: list[Words] = []
     for cap in (0, *CAPS, *SHORTER_CAPS):
-        texts = [_cut(each, cap) for each in aged]
-        start = _first_that_fits(texts, limit, tokens_of)
-        kept = texts[start:]
-        if not start or (kept and cap and cap <= CAPS[-1]):
+        kept, size = [], heading
+        for each in reversed(aged):
+            shown = _cut(each, cap)
+            size = size.plus(size_of_text(f"\n{said_text(shown)}"))
+            if tokens_of(size) > limit:
+                break
+            kept.append(shown)
+        if len(kept) == len(aged) or (kept and cap and cap <= CAPS[-1]):
             break
     return tuple(sorted((*kept, *(each for each in covered if each.seq in pinned)), key=lambda each: each.seq))
-
-
-def _first_that_fits(words: Sequence[Words], limit: int, tokens_of: Callable[[TextSize], int]) -> int:
-    sizes = [size_of_text(f"\n{said_text(each)}") for each in reversed(words)]
-    heading = size_of_text(words_block((), left_out=len(words)))
-    totals = list(accumulate(sizes, TextSize.plus, initial=heading))[1:]
-    return len(words) - bisect_left(totals, True, key=lambda size: tokens_of(size) > limit)
 
 
 def _cut(words: Words, limit: int) -> Words:
