@@ -99,8 +99,8 @@ def test_what_another_program_has_replaced_is_named(project: Path) -> None:
     write(project, "by the user's leave", "mise.new")
     (project / "mise.new").replace(project / "mise.toml")
     sandbox.accept(allowed, [f"{project}/mise.toml"])
-    assert sandbox.take_back(guard) == []
-    (told,) = sandbox.held_by_git(guard)
+    changed, (told,) = sandbox.take_back(guard)
+    assert changed == []
     assert told.title.startswith(f"{project}/.envrc was replaced")
     assert sandbox.held == (told,)
     sandbox.close()

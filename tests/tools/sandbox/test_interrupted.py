@@ -9,50 +9,56 @@ import pytest
 
 from tui_agent.tools.sandbox.guard import Guard
 from tui_agent.tools.sandbox.guarded import Finder
+from tui_agent.tools.sandbox.held_by_git import Held
 from tui_agent.tools.sandbox.interrupted import Journal, restore_interrupted
+from tui_agent.tools.sandbox.sandbox import JOURNALS, Sandbox, SandboxFolders
 
 PROGRAM = """
-import os, sys
+import os, subprocess, sys
 from pathlib import Path
-from tui_agent.tools.sandbox.guard import Guard, contents
-from tui_agent.tools.sandbox.guarded import Finder
-from tui_agent.tools.sandbox.interrupted import Journal
+from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxFolders, SandboxMechanism
 
 place = Path(sys.argv[1])
 project = place / "project"
-journal = Journal(place / "running", place / "withheld")
-guards = [Guard(Finder(Path("/no/home")), [project], frozen=True) for _ in range(2)]
-for guard in guards:
-    journal.write(begun=guard)
-(project / "in/.envrc").write_text("evil")
+places = SandboxFolders(folders=(project,), project=project, program=place, session=place, home=place)
+sandbox = Sandbox("auto", places, offered=SandboxMechanism("landlock", ""))
+ended, runs, allowed = sandbox.guard(), sandbox.guard(), sandbox.guard(confines=False)
 (project / "in/.vscode").mkdir()
 (project / "in/allowed").mkdir()
 (project / "in/allowed/.envrc").write_text("allowed")
-for guard in journal.running:
-    guard.accept({str(project / "in/allowed/.envrc"): contents(project / "in/allowed/.envrc")})
-journal.write(ended=guards[0])
+sandbox.accept(allowed, [str(project / "in/allowed/.envrc")])
+(project / "in/.envrc").write_text("evil")
+subprocess.run(["git", "add", "in/.envrc"], cwd=project, check=True)
+sandbox._journal.write(ended=ended)
 os.kill(os.getpid(), 9)
 """
 
 
-def test_what_was_noted_before_a_kill_is_put_back(tmp_path: Path) -> None:
-    (tmp_path / "project" / "in").mkdir(parents=True)
-    (tmp_path / "project" / "in" / ".envrc").write_text("mine")
+def test_what_was_noted_before_a_kill_is_put_back_and_what_git_has_is_named(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "in").mkdir(parents=True)
+    (project / "in" / ".envrc").write_text("mine")
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
     ended = subprocess.run([sys.executable, "-c", PROGRAM, tmp_path], check=False)
     assert ended.returncode == -signal.SIGKILL
-    (told,) = restore_interrupted(tmp_path / "running")
-    assert f"Put back: {tmp_path}/project/in/.vscode, {tmp_path}/project/in/.envrc; see {tmp_path}/withheld" in told
-    assert (tmp_path / "project" / "in" / ".envrc").read_text() == "mine"
-    assert (tmp_path / "withheld" / ".envrc").read_text() == "evil"
-    assert (tmp_path / "project" / "in" / "allowed" / ".envrc").read_text() == "allowed"
-    assert restore_interrupted(tmp_path / "running") == []
-    assert list((tmp_path / "running").iterdir()) == []
+    withheld = tmp_path / "withheld" / "killed"
+    put_back, left = restore_interrupted(tmp_path / JOURNALS)
+    assert f"Put back: {project}/in/.vscode, {project}/in/.envrc; see {withheld}" in put_back
+    assert f"Left to git: in/.envrc is another one in the index of {project}/.git" in left
+    places = SandboxFolders(folders=(project,), project=project, program=tmp_path, session=tmp_path, home=tmp_path)
+    assert [change.title in left for change in Sandbox("auto", places).held] == [True]
+    assert (project / "in" / ".envrc").read_text() == "mine"
+    assert (withheld / ".envrc").read_text() == "evil"
+    assert (project / "in" / "allowed" / ".envrc").read_text() == "allowed"
+    assert restore_interrupted(tmp_path / JOURNALS) == []
+    assert list((tmp_path / JOURNALS).iterdir()) == []
 
 
 def test_what_runs_or_has_ended_is_left_alone(tmp_path: Path) -> None:
     running, project = tmp_path / "running", tmp_path / "project"
     project.mkdir()
-    guard, journal = Guard(Finder(Path("/no/home")), [project], frozen=False), Journal(running, tmp_path / "w")
+    guard = Guard(Finder(Path("/no/home")), [project], frozen=False)
+    journal = Journal(running, tmp_path, Held(tmp_path))
     journal.write()
     assert restore_interrupted(running) == []
     journal.write(begun=guard)

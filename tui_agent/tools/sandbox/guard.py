@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
-from typing_extensions import override
 
 from tui_agent.system.durable import make_private_folder
 from tui_agent.system.regular import read_at_most, remove_tree
+from tui_agent.tools.base import Change
 from tui_agent.tools.files.confined import folder_of
 from tui_agent.tools.sandbox.guarded import (
     IN_GIT,
@@ -30,7 +30,8 @@ from tui_agent.tools.sandbox.guarded import (
     runs_nothing,
     with_mode,
 )
-from tui_agent.tools.sandbox.held_by_git import GitState
+from tui_agent.tools.sandbox.held_by_git import GitState, held_since
+from tui_agent.visible import visible_line
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATH_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -94,10 +95,6 @@ class Guard:
         """What git held in each of the `repositories`; nothing, of those that are new and stay where somebody works."""
         self._earlier, self._ended = earlier, False
 
-    @override
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "git": {}}
-
     def changed(self, only: Sequence[str] | None = None) -> dict[str, Changed]:
         """What is at guarded paths now and was not when this was made: all of it, or no more than these files. Reads
         files.
@@ -120,6 +117,14 @@ class Guard:
         """What could change after all, since a program outside has replaced it, and with it the mount on it."""
         now = {path: _number(None, path) for path in self._frozen.keys() - self._noted.keys()}
         return sorted(path for path, number in now.items() if number not in (None, self._frozen[path]))
+
+    def left_to_git(self) -> list[Change]:
+        """The guarded files that the command left to git, or could change where they stand. Call it when the rest is
+        taken back. Reads files, and may start git.
+        """
+        could_change = "was replaced by another program: from then on the command could change it"
+        found = [Change(f"{visible_line(path)} {could_change}", "") for path in self.replaced]
+        return [*found, *(each for place, state in self.git.items() for each in held_since(place, state, self.named))]
 
     def accept(self, changed: Mapping[str, Changed]) -> None:
         """From now on these entries are what is restored."""

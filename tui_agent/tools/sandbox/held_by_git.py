@@ -8,7 +8,7 @@ to what a new repository holds.
 import os
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from tui_agent.regex import regex
+from tui_agent.system.durable import make_private_folder, write_file
 from tui_agent.system.programs import find_program, search_path
 from tui_agent.system.regular import read_bytes, read_text
 from tui_agent.tools.base import Change
@@ -57,6 +58,38 @@ class GitState(msgspec.Struct, frozen=True):
     stamps: frozenset[tuple[str, int, int, int]] = frozenset()
     names: frozenset[bytes] = frozenset()
     logged: frozenset[bytes] = frozenset()
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What commands left to git in a project, in a private file, until the user accepts it."""
+
+    file: Path
+
+    @property
+    def all(self) -> tuple[Change, ...]:
+        """Nothing, if it cannot be read."""
+        try:
+            return msgspec.json.decode(self.file.read_bytes(), type=tuple[Change, ...])
+        except (OSError, msgspec.DecodeError):
+            return ()
+
+    def add(self, found: list[Change]) -> list[Change]:
+        """Keep these, too; returns them."""
+        if found:
+            self._write((*self.all, *found))
+        return found
+
+    def accept(self, accepted: Sequence[Change]) -> None:
+        """Forget these."""
+        held = self.all
+        left = [each for each in held if each not in accepted]
+        if left != list(held):
+            self._write(left)
+
+    def _write(self, held: Iterable[Change]) -> None:
+        with suppress(OSError):  # a full disk keeps no command from ending
+            make_private_folder(self.file.parent)
+            write_file(self.file, msgspec.json.encode(tuple(dict.fromkeys(held))))
 
 
 def state_of(repository: str, known: GitState | None) -> GitState:

@@ -1,4 +1,6 @@
-"""Restoring guarded files if the program was killed while a command ran: what was noted before it is kept on disk."""
+"""Restoring guarded files if the program was killed while a command ran: what was noted before it is kept on disk. What
+the command left to git is told.
+"""
 
 import fcntl
 import os
@@ -11,6 +13,7 @@ from typing import BinaryIO, cast
 
 from tui_agent.system.durable import make_private_folder
 from tui_agent.tools.sandbox.guard import Guard
+from tui_agent.tools.sandbox.held_by_git import Held
 
 
 class Journal:
@@ -19,8 +22,8 @@ class Journal:
     A full disk keeps no command from running. Thread-safe.
     """
 
-    def __init__(self, folder: Path, withheld: Path) -> None:
-        self._folder, self._withheld = folder, withheld
+    def __init__(self, folder: Path, withheld: Path, held: Held) -> None:
+        self._folder, self._withheld, self._held = folder, withheld, held
         self.running: list[Guard] = []
         """Those of the commands that run now, the oldest first."""
         self._writing = threading.Lock()
@@ -36,7 +39,7 @@ class Journal:
             file = self._file = self._file or self._made()
             file.seek(0)
             file.truncate()
-            file.write(pickle.dumps((self.running, self._withheld)) if self.running else b"")
+            file.write(pickle.dumps((self.running, self._withheld, self._held)) if self.running else b"")
 
     def _made(self) -> BinaryIO:
         make_private_folder(self._folder)
@@ -68,10 +71,12 @@ def restore_interrupted(folder: Path) -> list[str]:
             data = stream.read()
             try:
                 # No command can see or write this folder, so it holds nothing but what `Journal` wrote.
-                guards, withheld = pickle.loads(data) if data else ((), "")  # noqa: S301
-                for changed in filter(None, [guard.take_back(withheld) for guard in guards]):
-                    listed = ", ".join(map(str, changed))
-                    told.append(f"A command ran when the program was killed. Put back: {listed}; see {withheld}")
+                guards, withheld, held = pickle.loads(data) if data else ((), "", Held(path))  # noqa: S301
+                changed = filter(None, [guard.take_back(withheld) for guard in guards])
+                said = [f"Put back: {', '.join(map(str, each))}; see {withheld}" for each in changed]
+                left = dict.fromkeys(each.title for guard in guards for each in held.add(guard.left_to_git()))
+                said += (f"Left to git: {title}" for title in left)
+                told += (f"A command ran when the program was killed. {each}" for each in said)
             except (pickle.PickleError, EOFError, LookupError, ImportError, AttributeError, TypeError, ValueError):
                 told.append("A command ran when the program was killed. What it changed is not known: look at them.")
             finally:

@@ -22,7 +22,6 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from tui_agent.system.durable import make_private_folder, write_file
 from tui_agent.system.temporary import LockedFolder, remove_left_over
 from tui_agent.tools.base import Change, Tool, ToolContext, ToolOutput
 from tui_agent.tools.built_in import Wrapping
@@ -30,7 +29,7 @@ from tui_agent.tools.gate.rules import CHANGE, READ, Rule, about, catching_path
 from tui_agent.tools.sandbox import kernel
 from tui_agent.tools.sandbox.guard import Guard
 from tui_agent.tools.sandbox.guarded import MAX_LIMITED, Finder, Limit, common_git_folder, is_git_folder
-from tui_agent.tools.sandbox.held_by_git import GitState, held_since, state_of
+from tui_agent.tools.sandbox.held_by_git import GitState, Held, state_of
 from tui_agent.tools.sandbox.home import cache_variables, fill
 from tui_agent.tools.sandbox.interrupted import Journal
 from tui_agent.tools.sandbox.landlock import deepest
@@ -39,7 +38,6 @@ from tui_agent.tools.sandbox.launching import AVAILABLE, SEATBELT, close_launche
 from tui_agent.tools.sandbox.proxy import EVERYTHING, VARIABLES, Ask, Proxy
 from tui_agent.tools.sandbox.readable import SYSTEM, hidden_in, readable, with_keys
 from tui_agent.tools.sandbox.system_calls import is_known
-from tui_agent.visible import visible_line
 
 Choice: TypeAlias = Literal["auto", "required", "off"]
 Kind: TypeAlias = Literal["namespaces", "landlock", "seatbelt", "none"]
@@ -150,9 +148,9 @@ class Sandbox:
         self._shown_finder = Finder(places.home, (), self._limit)
         self._git: dict[str, GitState] = {}
         name = sha256(os.fsencode(places.project)).hexdigest()
-        self._held_file = places.program / HELD / f"{name}.json"
+        self._held = Held(places.program / HELD / f"{name}.json")
         self._taken = 0
-        self._journal = Journal(places.program / JOURNALS, places.session / WITHHELD / "killed")
+        self._journal = Journal(places.program / JOURNALS, places.session / WITHHELD / "killed", self._held)
         self._guards = self._hides_all = True
 
     @property
@@ -306,46 +304,21 @@ class Sandbox:
         """The guarded files that commands of any session staged, committed or stashed in this project, and the user has
         not allowed since. Reads a file.
         """
-        try:
-            return msgspec.json.decode(self._held_file.read_bytes(), type=tuple[Change, ...])
-        except (OSError, msgspec.DecodeError):
-            return ()
-
-    def held_by_git(self, guard: Guard) -> list[Change]:
-        """The guarded files that a command left to git, or could change where they stand; they are also `held`. Call it
-        when the rest is taken back, off the event loop. Writes a file.
-        """
-        found = [
-            Change(
-                f"{visible_line(path)} was replaced by another program: from then on the command could change it", ""
-            )
-            for path in guard.replaced
-        ]
-        found += [each for place, state in guard.git.items() for each in held_since(place, state, guard.named)]
-        if found:
-            self._hold((*self.held, *found))
-        return found
+        return self._held.all
 
     def accept_held(self, accepted: Sequence[Change]) -> None:
         """Forget what a command left to git, once the user has accepted it. Writes a file."""
-        held = self.held
-        left = [each for each in held if each not in accepted]
-        if left != list(held):
-            self._hold(left)
+        self._held.accept(accepted)
 
-    def _hold(self, held: Iterable[Change]) -> None:
-        with contextlib.suppress(OSError):  # a full disk keeps no command from ending
-            make_private_folder(self._held_file.parent)
-            write_file(self._held_file, msgspec.json.encode(tuple(dict.fromkeys(held))))
-
-    def take_back(self, guard: Guard) -> list[Path]:
-        """Restore the guarded files that a command changed; returns their paths. Raises OSError. Call it off the event
-        loop.
+    def take_back(self, guard: Guard) -> tuple[list[Path], list[Change]]:
+        """Restore the guarded files that a command changed; returns their paths, and what it left to git, which is also
+        `held`. Writes files. Raises OSError. Call it off the event loop.
         """
         with self._guarding:
             self._taken += 1
             try:
-                return guard.take_back(self.places.session / WITHHELD / str(self._taken))
+                changed = guard.take_back(self.places.session / WITHHELD / str(self._taken))
+                return changed, self._held.add(guard.left_to_git())
             finally:
                 self._guards = guard.whole
                 self._journal.write(ended=guard)

@@ -280,7 +280,8 @@ class RunCommand(BuiltIn):
         bounds = CommandBounds(sandbox.rules, request, sandbox.places.home)
 
         def settle() -> list[str]:
-            return [*taken_back_note(sandbox.take_back(guard), withheld), *held_note(sandbox.held_by_git(guard))]
+            changed, held = sandbox.take_back(guard)
+            return [*taken_back_note(changed, withheld), *held_note(held)]
 
         limited = {path: limit for path, limit in guard.limited.items() if Path(path) not in added}
         return _Prepared(request, settle, bounds, limit_notes(command, limited))
