@@ -385,6 +385,7 @@ def tools_of(
     commands: Tool = RunCommand(
         keep_variables=settings.permissions.variables,
         asking=partial(asking, gate),
+        changed=gate.changed_since,
         stream_bytes=output.stream_bytes,
         raw_stream_bytes=output.raw_stream_bytes,
         background=background,

@@ -12,8 +12,9 @@ from typing_extensions import override
 
 from tests.tools.gate.shell_lines import table
 from tests.tools.gate.test_permissions import READ, SHELL, WRITE, Person, call, outcome, run
+from tests.tools.support import Call
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.tools.base import Access, Change, PermissionAnswer, PermissionQuestion, WorkspaceView
+from tui_agent.tools.base import Access, Change, PermissionAnswer, PermissionQuestion, ToolFailure, WorkspaceView
 from tui_agent.tools.gate.patterns import matches
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.remembered import RememberedRules
@@ -465,6 +466,25 @@ async def test_the_users_own_command_is_asked_about_only_if_what_it_runs_has_cha
 
     (workspace.root / "Makefile").write_text("test:\n\tother\n")
     assert await PermissionGate("allow", workspace).check_own("make test", nobody)
+
+
+async def test_what_changes_between_the_last_look_and_the_start_keeps_a_line_from_running(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    gate = PermissionGate("auto", workspace, allow=["run_command(make test)"])
+    shell, makefile = RunCommand(changed=gate.changed_since), workspace.root / "Makefile"
+    for number, line in enumerate(("make test", "make test", "X=1 make test", "make own")):
+        call = run(line)
+        makefile.write_text("test own:\n\ttrue\n" if line == "make test" else f"test own:\n\techo {number}\n")
+        own = line == "make own"
+        assert await gate.check_own(line, Person()) if own else (await gate.check(shell, call, Person())).allowed
+        if number:
+            makefile.write_text("test own:\n\ttouch ran\n")
+            with pytest.raises(ToolFailure, match=r"Nothing was run\. What it runs was changed .*: Makefile"):
+                await shell.run(call.arguments, Call(workspace, (), tmp_path))
+        else:
+            assert "[exit code 0" in (await shell.run(call.arguments, Call(workspace, (), tmp_path))).text
+    assert not (workspace.root / "ran").exists()
 
 
 async def test_hooks_and_programs_on_the_search_path_are_what_runs_first(

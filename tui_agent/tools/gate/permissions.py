@@ -187,6 +187,8 @@ class PermissionGate:
         self._remembered = remembered
         self._of_session: tuple[Rule, ...] = ()
         self._one_question = asyncio.Lock()
+        self._let_through: dict[str, tuple[PlainCommand, ...]] = {}
+        """The commands of lines that may run and are bound to what they run first, by line."""
 
     @property
     def mode(self) -> Mode:
@@ -300,8 +302,16 @@ class PermissionGate:
             question = PermissionQuestion(call_id, SHELL, "{}", accesses, preview, seen.reason)
             if not (await ask(question)).allowed:
                 return False
-        await asyncio.to_thread(self._accept, seen)
+        await asyncio.to_thread(self._accept, seen, line)
         return True
+
+    def changed_since(self, line: str) -> str:
+        """What a line that nothing confines runs first and was changed since it was let through, in a sentence; empty
+        if nothing was. Reads files: call it right before the run, off the event loop.
+        """
+        steps = self._let_through.pop(line, ())
+        seen = self._look(steps) if steps else FilesRunFirst()
+        return seen.reason if seen.changes else ""
 
     def passes(self, tool: str, access: Access) -> bool:
         """Whether a call of `tool` with just this access would be allowed without asking."""
@@ -325,7 +335,7 @@ class PermissionGate:
             return True
         if self._seen(tool.definition.name, accesses, stopped) != seen:
             return True
-        self._accept(seen)
+        self._accept(seen, *(access.target for access in accesses if access.effect == "run"))
         return False
 
     def _seen(self, tool: str, accesses: tuple[Access, ...], stopped: str) -> FilesRunFirst:
@@ -343,8 +353,9 @@ class PermissionGate:
         held = self.confinement.held if self.confinement is not None else ()
         return structs.replace(seen, changes=(*seen.changes, *held))
 
-    def _accept(self, seen: FilesRunFirst) -> None:
+    def _accept(self, seen: FilesRunFirst, *lines: str) -> None:
         self._approved.accept(seen)
+        self._let_through |= dict.fromkeys(lines, seen.steps)
         if self.confinement is not None:
             self.confinement.accept_held(seen.changes)
 
@@ -412,7 +423,7 @@ class PermissionGate:
                     seen = self._look(judged.steps)
                     if seen.changes:
                         return _Question(seen.reason, by_rule=True, seen=self._seen(tool, accesses, "outside"))
-                    self._accept(seen)
+                    self._accept(seen, access.target)
                 granted = judged.rule or granted
                 allowed.append(structs.replace(access, outside=judged.outside))
                 continue

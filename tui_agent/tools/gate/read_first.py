@@ -400,10 +400,11 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class FilesRunFirst(msgspec.Struct, frozen=True):
-    """The files that a command runs first as they are now, and how they have changed since the user allowed them."""
+    """The files that commands run first as they are now, and how they have changed since the user allowed them."""
 
     files: tuple[_Kept, ...] = ()
     changes: tuple[Change, ...] = ()
+    steps: tuple[PlainCommand, ...] = ()
 
     @property
     def reason(self) -> str:
@@ -437,7 +438,7 @@ class Approved:
 
     def look(self, steps: Iterable[PlainCommand], workspace: WorkspaceView) -> FilesRunFirst:
         """Look at what these commands run first. Reads files."""
-        paths = self._read_first(tuple(steps), workspace)
+        paths = self._read_first(steps := tuple(steps), workspace)
         files = [(path, _found(path)) for path in paths]
         changes = [change for path, now in files if (change := self._change(path, now, workspace)) is not None]
         for folder in _on_the_search_path(workspace):
@@ -450,7 +451,7 @@ class Approved:
         if len(paths) > MAX_FILES:
             note = f"it runs or reads more than {MAX_FILES} files: what the others are is not known"
             changes.append(Change(note, ""))
-        return FilesRunFirst(tuple(now for _, now in files), tuple(changes))
+        return FilesRunFirst(tuple(now for _, now in files), tuple(changes), steps)
 
     def _read_first(self, steps: tuple[PlainCommand, ...], workspace: WorkspaceView) -> list[Path]:
         """What `read_first` finds. Where that takes long, as a line may lead to hundreds of files, it is remembered as

@@ -74,7 +74,8 @@ class RunCommand(BuiltIn):
     `stream_bytes` bytes of the output as shown are kept, and the first `raw_stream_bytes` of the raw output.
     `background` takes over commands that are left running. Commands run in the `sandbox`, if there is one, unless they
     were allowed outside it (`Access.outside`). While `only_reads` returns True, the sandbox lets them write nothing.
-    `asking` makes a function that asks about the domains that a command in the sandbox wants to reach.
+    `asking` makes a function that asks about the domains that a command in the sandbox wants to reach. `changed` says
+    what a line that nothing confines runs first and was changed since it was allowed.
     """
 
     name = "run_command"
@@ -90,6 +91,7 @@ class RunCommand(BuiltIn):
         sandbox: Sandbox | None = None,
         only_reads: Callable[[], bool] = lambda: False,
         asking: Callable[[ToolContext, str], Ask] | None = None,
+        changed: Callable[[str], str] = lambda _: "",
     ) -> None:
         super().__init__()
         self._keep = tuple(keep_variables)
@@ -99,6 +101,7 @@ class RunCommand(BuiltIn):
         self._sandbox = sandbox
         self._only_reads = only_reads
         self._asking = asking
+        self._changed = changed
 
     @override
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
@@ -238,6 +241,8 @@ class RunCommand(BuiltIn):
             if self._sandbox is not None and prepared.bounds:
                 await self._sandbox.ready(request, ask)
             await ready(request)
+            if prepared.bounds is None and (changed := await asyncio.to_thread(self._changed, request.arguments[-1])):
+                raise ToolFailure(f"Nothing was run. {changed}", "Call again, and the user is asked.")
             running = RunningCommand(request, on_output=on_output)
             await running.started()
             return running
