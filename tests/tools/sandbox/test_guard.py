@@ -79,13 +79,17 @@ def test_what_a_command_had_done_when_another_began_does_not_come_back(project: 
     (project / ".git").mkdir()
     guards = first, sandbox.guard()
     allowed = sandbox.guard(confines=False)
-    write(project, "new", "in/.vscode/allowed.json", "in/.vscode/evil.json", "in/.mcp.json", "in/mise.toml")
-    sandbox.accept(allowed, [f"{project}/in/.vscode/allowed.json", f"{project}/in/mise.toml"])
+    accepted = ["in/.vscode/allowed.json", "in/mise.toml", "mise.toml"]
+    write(project, "new", *accepted, "in/.vscode/evil.json", "in/.mcp.json")
+    sandbox.accept(allowed, [f"{project}/{name}" for name in accepted])
+    by_then = []
     for number in order:
-        sandbox.take_back(guards[number])
+        assert project / "mise.toml" not in sandbox.take_back(guards[number])[0]
+        by_then.append((project / "in/.npmrc").read_text())
+    # What was there when a command began stays at its end, while whatever wrote it runs.
+    assert by_then == (["mine", "mine"] if order[0] == 0 else ["evil", "mine"])
     left = {str(path.relative_to(project)): path.read_text() for path in project.rglob("*") if path.is_file()}
-    accepted = {"in/.vscode/allowed.json": "new", "in/mise.toml": "new"}
-    assert left == {"in/.npmrc": "mine", ".git/config": "mine", **accepted}
+    assert left == {"in/.npmrc": "mine", ".git/config": "mine", **dict.fromkeys(accepted, "new")}
     sandbox.close()
 
 

@@ -62,7 +62,7 @@ class CommandBounds(msgspec.Struct, frozen=True):
         for path in (name, os.path.dirname(name)):  # noqa: PTH120 - it may be no path at all
             real = os.path.realpath(path)
             seen = deepest(real, (*request.readonly, *request.writable, request.temporary, *_KERNEL))
-            if path != name and request.mounts and path in _PRIVATE:
+            if request.mounts and path in _PRIVATE:
                 continue
             if real != "/" and (not seen or seen <= deepest(real, request.hidden)) and os.path.lexists(path):
                 return path
