@@ -53,7 +53,7 @@ _COMBINING: Final = "\u0300"
 """The first combining mark; no character below it changes the width of another."""
 _MARK = r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
 _PILED_COMBINING: Final = regex(rf"({_MARK}{{{MAX_COMBINING}}}){_MARK}+")
-_ACCENTS: Final = regex("[\u0300-\u036f]+")
+_ACCENTS: Final = regex("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
 
 
 class StreamCleaner:

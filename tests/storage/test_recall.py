@@ -187,10 +187,15 @@ async def test_words_are_looked_for_where_nothing_quotes_the_query(tmp_path: Pat
         ("TIMEOUT PROXY", "the proxy's Timeouts"),
         ("порту открыт", "сервер открыт на порту 8421"),
         ("foo_bar baz", "baz(foo_bar)"),
+        ("図書館 会議", "次の会議は火曜日に図書館で行います。"),
+        ("ห้องสมุด ประชุม", "การประชุมครั้งต่อไปจะจัดขึ้นที่ห้องสมุด"),
+        ("बैठक में पुस्तकालय", "अगली बैठक पुस्तकालय के भवन में होगी।"),
+        ("اجتماع مكتبة", "الاجتِماع القادم سيكون في المكتبة."),
     ],
 )
 async def test_words_are_found_whatever_their_case_and_accents(tmp_path: Path, query: str, text: str) -> None:
-    found = await Index(said(text, "supernaive transport"), Artifacts(tmp_path)).search(query, 5)
+    others = ("supernaive transport", "ขอบคุณ 何の話か जैसे मैं कहता هذا")
+    found = await Index(said(text, *others), Artifacts(tmp_path)).search(query, 5)
     assert [(hit.seq, hit.match) for hit in found.hits] == [(1, "all_words")]
 
 
@@ -201,10 +206,10 @@ async def test_of_the_words_asked_for_the_rare_one_counts_most(tmp_path: Path) -
 
 
 async def test_words_are_shown_where_most_of_them_stand(tmp_path: Path) -> None:
-    text = "alpha " + "- " * 600 + "alpha of beta and gamma" + " -" * 100
+    text = "alpha " + "- " * 600 + "álpha of Bèta and gamma" + " -" * 100
     index = Index(said(text), Artifacts(tmp_path))
     (hit,) = (await index.search("gamma alpha beta", 5)).hits
-    assert hit.excerpt[hit.offset :].startswith("alpha of beta and gamma")
+    assert hit.excerpt[hit.offset :].startswith("álpha of Bèta and gamma")
 
 
 async def test_what_left_the_view_comes_first_and_is_marked(tmp_path: Path) -> None:
