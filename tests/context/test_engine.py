@@ -841,6 +841,8 @@ def test_a_conversation_in_memory_is_managed_without_a_model() -> None:
     assert host.run(chat.engine.recover())
     assert chat.engine.budget.fits(chat.tokens)
     assert any(text == "paste " * 30_000 for text in host.texts.values())
+    chat.engine.extend([user_message("half a sign: \ud83d")])
+    assert chat.engine.request().request.messages[-1].blocks[-1] == Text("half a sign: \ufffd")
     chat = Chat(20_000, SUMMARIES).grow(17)
     host = MemoryHost(chat.engine, written(SUMMARY))
     host.run(chat.engine.prepare())

@@ -18,7 +18,7 @@ from tui_agent.context.layers.shortening import load_of
 from tui_agent.context.meter import TokenMeter
 from tui_agent.context.requests import Prepared, Requests
 from tui_agent.conversation.blocks import Reasoning
-from tui_agent.conversation.entries import AnyEntry, Message, Prefix
+from tui_agent.conversation.entries import AnyEntry, Message, Prefix, valid_entry
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import CacheHours, ReasoningPolicy
 from tui_agent.conversation.view import View
@@ -96,7 +96,7 @@ class KnownContext:
             if reasons and isinstance(entry, Message) and not entry.prefix_hash:
                 made_by = entry.model or self.model.name
                 entry = structs.replace(entry, model=made_by, prefix_hash=self.view.prefix_hash())
-            self.apply(self.view.log.stamp(entry, self.clock()))
+            self.apply(self.view.log.stamp(valid_entry(entry), self.clock()))
 
     def apply(self, entry: AnyEntry) -> None:
         """Apply an entry that is stamped and, if there is a store, committed. Raises `ValueError`."""
