@@ -149,11 +149,12 @@ def report() -> str:
     return WHOLE
 
 
-async def test_a_large_result_is_whole_in_the_next_process(tmp_path: Path) -> None:
-    folder = tmp_path / "talk"
-    async with Agent.open(folder, model=Scripted(calling("report"), *saying("Read.")), tools=[report]) as agent:
+async def test_a_large_result_is_whole_in_the_next_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with Agent.open("talk", model=Scripted(calling("report"), *saying("Read.")), tools=[report]) as agent:
+        monkeypatch.chdir("/")
         assert await agent.ask("Read the report.") == "Read."
-    async with Agent.open(folder, model=Scripted(*saying("Still here."))) as agent:
+    async with Agent.open(tmp_path / "talk", model=Scripted(*saying("Still here."))) as agent:
         result = next(item for item in agent.context.items() if item.category == "results")
         assert await agent.context.original(result.seq) == WHOLE
         assert (await agent.context.recall("line 19999")).hits
@@ -231,6 +232,8 @@ async def test_a_busy_or_closed_agent_says_so_at_the_call() -> None:
         agent.run("Go.")
     with pytest.raises(AgentClosed):
         await agent.compact()
+    with pytest.raises(AgentClosed):
+        await agent.run_subtask(SubtaskSpec("Answer.", "Who?"))
 
 
 class Users:

@@ -1,7 +1,9 @@
 """A conversation that is kept in memory, without files or sqlite."""
 
+import gc
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -51,3 +53,16 @@ async def test_a_text_that_another_process_kept_in_memory_is_gone() -> None:
     assert await texts.read(saved) == "text"
     with pytest.raises(Damaged, match="was kept in the memory of a process that has ended"):
         await other.read(saved)
+
+
+def test_a_temporary_folder_goes_with_the_texts_without_a_warning() -> None:
+    texts = MemoryTexts()
+    folder = texts.folder
+    assert texts.folder == folder
+    assert folder.is_dir()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        del texts
+        gc.collect()
+    assert not folder.exists()
+    assert not warned

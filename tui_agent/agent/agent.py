@@ -504,8 +504,9 @@ class Agent:
 
         It answers with the provider's small model if there is one, has those of this agent's tools that the spec names,
         and passes its gate and the functions around its calls. Raises `NobodyToAsk`, ToolFailure for an unknown tool,
-        and RuntimeError if this agent is a subtask itself.
+        RuntimeError if this agent is a subtask itself, and `AgentClosed`.
         """
+        self.turns.must_be_open()
         if self._is_subtask:
             raise RuntimeError("a subtask has no subtasks")
         return await self._subtasks.run(spec, progress)

@@ -73,6 +73,7 @@ class Persistence:
         """
         from tui_agent.storage.log import LogStore, log_file, read_entries
 
+        folder = folder.absolute()  # noqa: ASYNC240 (looks at no file)
         store = await LogStore.open(folder)
         try:
             view = await _folded(await store.load())

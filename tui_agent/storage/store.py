@@ -8,8 +8,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Literal, Protocol, TypeAlias
+from weakref import finalize
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.conversation.entries import AnyEntry, Artifact
@@ -106,14 +108,15 @@ class MemoryTexts:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
-        self._scratch: TemporaryDirectory[str] | None = None
+        self._scratch: Path | None = None
 
     @property
     def folder(self) -> Path:
         """A temporary folder for files that tools write themselves; removed with this object."""
         if self._scratch is None:
-            self._scratch = TemporaryDirectory(prefix="tui-agent-")
-        return Path(self._scratch.name)
+            self._scratch = Path(mkdtemp(prefix="tui-agent-"))
+            finalize(self, rmtree, self._scratch, ignore_errors=True)
+        return self._scratch
 
     async def save(self, name: str, text: str, *, evicted: bool = False) -> Artifact:
         """Save a text; equal texts are saved once, whatever their names."""

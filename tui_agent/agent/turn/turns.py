@@ -75,11 +75,12 @@ class Turns:
         return stream
 
     def _must_be_free(self) -> None:
-        self._must_be_open()
+        self.must_be_open()
         if self.busy:
             raise AgentBusy("a turn is running; send the text with queue(), or end the turn with interrupt()")
 
-    def _must_be_open(self) -> None:
+    def must_be_open(self) -> None:
+        """Raise `AgentClosed` if the agent is closed."""
         if self._closed:
             raise AgentClosed("this agent is closed; open the conversation again")
 
@@ -297,7 +298,7 @@ class Turns:
 
     def must_be_idle(self) -> None:
         """Raise `AgentBusy` if a turn is running, unless this task holds the conversation; `AgentClosed` if closed."""
-        self._must_be_open()
+        self.must_be_open()
         if self.busy and self._holder is not asyncio.current_task():
             raise AgentBusy("a turn is running")
 
