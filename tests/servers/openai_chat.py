@@ -182,7 +182,9 @@ class _Answering:
         events = [self._chunk({"role": "assistant", "content": ""})]
         if server.make == "openrouter":
             events.insert(0, Event(b": OPENROUTER PROCESSING\n\n"))
-        events += [self._chunk(self._thought(piece, i), paced=True) for i, piece in enumerate(self._thoughts())]
+        events += [self._chunk(self._thought(piece), paced=True) for piece in self._thoughts()]
+        if server.make == "openrouter" and self._thoughts():
+            events.append(self._chunk({"reasoning_details": [self._sealed()]}))
         events += [self._chunk({"content": piece}, paced=True) for piece in pieces(step.text, step.piece)]
         events += [self._chunk({})]
         calls = [self._call(i) for i in range(len(step.calls))]
@@ -213,12 +215,16 @@ class _Answering:
     def _thoughts(self) -> list[str]:
         return pieces(self._step.reasoning, self._step.piece) if self._server.make != "openai" else []
 
-    def _thought(self, piece: str, index: int) -> dict[str, Any]:
+    def _thought(self, piece: str) -> dict[str, Any]:
         if self._server.make != "openrouter":
             return {"reasoning_content": piece}
-        detail = {"type": "reasoning.text", "text": piece, "signature": self._nonce[:16], "index": index}
-        self._server.issued.add(compact(detail))
-        return {"reasoning": piece, "reasoning_details": [detail]}
+        return {"reasoning": piece, "reasoning_details": [{"type": "reasoning.text", "text": piece, "index": 0}]}
+
+    def _sealed(self) -> dict[str, Any]:
+        """The last fragment of the reasoning, whose signature is of all of it; only the whole is taken back."""
+        kind, seal = {"type": "reasoning.text"}, {"index": 0, "signature": self._nonce[:16]}
+        self._server.issued.add(compact({**kind, "text": "".join(self._thoughts()), **seal}))
+        return kind | seal
 
     def _call(self, index: int) -> dict[str, Any]:
         call = self._step.calls[index]

@@ -28,6 +28,7 @@ LONGEST_NAME = 64
 """The most characters of a tool's name (OpenAI, function calling)."""
 
 _STRICT_ID = re.compile(r"[a-zA-Z0-9]{9}")
+_FRAGMENTED = ("reasoning.text", "reasoning.summary")
 _BRIDGE_TEXT = "(I have read the results.)"
 
 
@@ -88,14 +89,15 @@ def _assistant_message(message: RequestMessage, options: ChatOptions) -> list[Fi
     texts: list[Block] = []
     calls: list[Fields] = []
     reasoning: list[str] = []
-    details: list[object] = []
+    details: list[Fields] = []
     for block in message.blocks:
         match block:
             case Text() if block.text.strip():
                 texts.append(block)
             case Reasoning():
                 reasoning.append(valid_text(block.text))
-                details += _details(block)
+                for detail in _details(block):
+                    _add_detail(detail, details)
             case ToolCall():
                 call_id = _id(block.id, block.name, options)
                 given = original("openai", block)
@@ -142,10 +144,24 @@ def result_for(result: ToolResult, call_id: str) -> Fields:
     return {"role": "tool", "tool_call_id": call_id, "content": result_text(result)}
 
 
-def _details(block: Reasoning) -> list[object]:
-    """OpenRouter's details of reasoning, which are sent back unchanged."""
+def _details(block: Reasoning) -> list[Fields]:
+    """OpenRouter's details of reasoning, as they were streamed."""
     details = read_opaque(block.opaque).get("details", "")
-    return [msgspec.Raw(each.encode()) for each in msgspec.json.decode(details, type=list[str])] if details else []
+    return [msgspec.json.decode(each, type=Fields) for each in msgspec.json.decode(details or "[]", type=list[str])]
+
+
+def _add_detail(detail: Fields, before: list[Fields]) -> None:
+    """Add a detail to those before it. Text is streamed in fragments, and its signature is that of the whole."""
+    whole = before[-1] if before else {}
+    same = all(whole.get(name) == detail.get(name) for name in ("type", "index"))
+    if not same or detail.get("type") not in _FRAGMENTED or whole.get("signature"):
+        before.append(detail)
+        return
+    for name in ("text", "summary"):
+        begun, piece = whole.get(name), detail.get(name)
+        if isinstance(begun, str) and isinstance(piece, str):
+            detail = {**detail, name: begun + piece}
+    whole |= {name: value for name, value in detail.items() if value is not None}
 
 
 def _user_message(message: RequestMessage, called: Mapping[str, str], options: ChatOptions) -> list[Fields]:
