@@ -326,13 +326,15 @@ def _counted(usage: _Usage, before: Usage) -> Usage:
     """The usage with a chunk's figures, which are cumulative; what the chunk leaves out stays as it was.
 
     The prompt's count includes cache reads, the answer's includes reasoning: always with OpenAI, and here. xAI's leaves
-    it out, and so does Vercel's gateway for Gemini's models.
+    it out, and so does Gemini's at its address for OpenAI's clients; their total has it.
     """
     read, written = usage.prompt_tokens_details, usage.completion_tokens_details
     cached = usage.prompt_cache_hit_tokens or (read.cached_tokens if read is not None else None) or usage.cached_tokens
     thought = (written.reasoning_tokens if written is not None else None) or usage.reasoning_tokens or 0
     answer = usage.completion_tokens or 0
-    if thought > answer or (thought and usage.total_tokens == (usage.prompt_tokens or 0) + answer + thought):
+    if usage.total_tokens and usage.prompt_tokens:
+        answer = max(answer, usage.total_tokens - usage.prompt_tokens)
+    elif thought > answer:
         answer += thought
     return Usage(
         input_tokens=max(0, usage.prompt_tokens or before.input_tokens),
