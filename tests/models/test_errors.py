@@ -35,6 +35,7 @@ KINDS: list[tuple[ErrorReply, type[ModelError]]] = [
     (ErrorReply(401, "", "no"), AuthFailed),
     (ErrorReply(402, "billing_error", "no"), AuthFailed),
     (ErrorReply(403, "", "no"), AuthFailed),
+    (ErrorReply(403, "", '{"error":"Content violates usage guidelines. Team: x"}'), InvalidRequest),  # xAI
     (ErrorReply(404, "not_found_error", "model: x"), UnknownModel),
     (ErrorReply(408, "", ""), Unavailable),
     (ErrorReply(413, "request_too_large", "32 MB"), RequestTooLarge),
@@ -149,7 +150,8 @@ def test_keys_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_of_a_page_only_its_title_is_told(page: str, said: str) -> None:
-    assert failure(ACME, "model-1", ErrorReply(502, "", page)).message.endswith(f"It said: {said}")
+    for status in (404, 502):
+        assert failure(ACME, "model-1", ErrorReply(status, "", page)).message.endswith(f"It said: {said}")
 
 
 @pytest.mark.parametrize("status", [400, 403, 502])

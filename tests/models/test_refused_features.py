@@ -17,7 +17,7 @@ from tui_agent.models.errors import ErrorReply
 from tui_agent.models.openai.adapter import OpenAiModel
 
 
-@pytest.mark.parametrize("status", [400, 404, 422])
+@pytest.mark.parametrize("status", [400, 404, 422, 500])
 @pytest.mark.parametrize(
     ("model", "said", "left_out"),
     [
@@ -57,8 +57,9 @@ def test_what_a_server_refused_is_left_out_once(model: str, said: str, left_out:
 async def test_a_model_without_tools_is_told_by_what_its_server_says(status: int) -> None:
     asked = create_model("vllm:m")
     assert isinstance(asked, OpenAiModel)
-    refused = await asked._refused(ErrorReply(status, "", "m does not support tools"))
-    assert isinstance(refused, ToolsRefused) == (status not in (403, 502))
+    for said in ("m does not support tools", "`tool calling` is not supported with this model"):
+        refused = await asked._refused(ErrorReply(status, "", said))
+        assert isinstance(refused, ToolsRefused) == (status not in (403, 502))
     assert not isinstance(await asked._refused(ErrorReply(400, "", "no")), ToolsRefused)
 
 

@@ -45,6 +45,8 @@ _TITLE = regex(r"<(?:title|h1)\b[^<>]*>([^<>]+)<", re.IGNORECASE)
 _SECRET_NAME = regex(r"(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 _BAD_KEY = regex(r"api key not valid|(?:incorrect|invalid) api key", re.IGNORECASE)
 """How Gemini and xAI refuse a wrong key, with status 400."""
+_CONTENT = regex(r"violates? .{0,40}(?:guidelines|polic)|requires moderation|was flagged", re.IGNORECASE)
+"""How xAI and OpenRouter refuse what a request says, with status 403."""
 _REASONING = r"(?:signature|encrypted content|thinking`? blocks?)"
 _BAD = r"(?:invalid|corrupt|not valid|could not be (?:verified|decrypted)|cannot be modified)"
 _SIGNATURE = regex(rf"{_BAD}.{{0,60}}?{_REASONING}|{_REASONING}.{{0,90}}?{_BAD}", re.IGNORECASE | re.DOTALL)
@@ -162,13 +164,17 @@ def failure(provider: Provider, model: str, refusal: ErrorReply) -> ModelError:
     match status:
         case 402:
             return AuthFailed(f"{name} cannot bill this call: check the account's plan and credit.")
+        case 403 if _CONTENT.search(refusal.text):
+            return InvalidRequest(f"{name} refuses the request: {text}")
         case 403:
             return AuthFailed(
                 f"{f'The key in {provider.key}' if provider.key else 'This account'} may not use {model}: {text}"
             )
         case 404:
             return UnknownModel(
-                f"{name} knows no model {model}: choose another one, or check {provider.where} if it is set."
+                f"{name} knows no model {model}",
+                advice=f"choose another one, or check {provider.where} if it is set",
+                said=it_said(refusal.text),
             )
         case 413:
             return _too_large(name)

@@ -65,7 +65,7 @@ _NO_PICTURES = re.compile(
 _NO_TOOLS = re.compile(
     r"(?:does not|doesn't|do not|no endpoints found that) support (?:tool|function)"
     r"|tools? (?:param(?:eter)?s? )?(?:is|are) not supported|requires --(?:enable-auto-tool-choice|jinja)"
-    r"|tools param requires|tool use is not supported"
+    r"|tools param requires|tool (?:use|calling)`? is not supported"
 )
 """How Groq, OpenRouter, vLLM, llama.cpp and LM Studio say that a model does not accept tools."""
 
@@ -332,7 +332,8 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
 
     def _drops_refused(self, refusal: ErrorReply) -> bool:
         """If the server refused a feature that can be left out, leave it out from now on and return True."""
-        if refusal.status not in (400, 404, 422) or overflow_in(refusal.text, refusal.kind) is not None:
+        # llama.cpp refuses pictures with 500.
+        if refusal.status not in (400, 404, 422, 500) or overflow_in(refusal.text, refusal.kind) is not None:
             return False
         if is_about_signature(refusal):
             return False
