@@ -517,7 +517,7 @@ class WaitingTexts(Widget):
 
     @override
     def render(self) -> Content:
-        shown = self.texts[-MAX_QUEUED_ROWS:]
+        shown = self.texts[-max(1, self.size.height) :]
         hidden = len(self.texts) - len(shown)
         rows: list[Content] = []
         for text in shown:
