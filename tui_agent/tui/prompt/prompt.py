@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import ClassVar
 
@@ -21,6 +22,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import TextArea
+from textual.worker import Worker
 from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
@@ -243,7 +245,7 @@ class Prompt(SteadyTextArea):
         self._offered = before
         if self._files.wanted(before):
             # Keep the old list until the next one is found, so that it does not flicker.
-            self.run_worker(self._offer_files(before), group="files", exclusive=True)
+            _: Worker[None] = self.run_worker(partial(self._offer_files, before), group="files", exclusive=True)
             return
         self.workers.cancel_group(self, "files")
         self._completions.show(self._completer(before) if self.cursor_location[0] == 0 else None)
