@@ -181,7 +181,7 @@ class AgentContext:
 
     async def past(self) -> CallHistory:
         """The calls so far, on all branches, and what the model saw at each. Call its methods in a thread."""
-        return CallHistory(await in_thread(self._record.view.copy))
+        return CallHistory(await in_thread(self._record.view.copy), self._engine.meter)
 
     def forecast(self) -> Forecast:
         """What the next call costs, the step that is taken before it, and the one that comes next."""

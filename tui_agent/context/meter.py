@@ -184,11 +184,15 @@ class TokenMeter:
         return sum(math.ceil(self.counter.size(sizes[each], "fixed") * ratio) for each in ("system", "tools"))
 
     def breakdown(self, view: View) -> dict[Category, int]:
-        """The next request by category, adding up to `tokens`; if that is measured, estimates are scaled to it.
+        """The next request by category, adding up to `tokens`; if that is measured, estimates are scaled to it."""
+        return self.shares(view, self.tokens(view))
+
+    def shares(self, view: View, whole: int) -> dict[Category, int]:
+        """The request of this view, or of one before it, by category, adding up to `whole` tokens.
 
         Once system prompt and tools were measured, what was said is scaled first: it does not change their size.
         """
-        known, whole = self.categories(view), self.tokens(view)
+        known = self.categories(view)
         estimated = sum(known.values())
         if estimated == whole:
             return known

@@ -15,6 +15,7 @@ from tui_agent.agent.history.as_events import step_event
 from tui_agent.context.cache_watch import WORDING
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import step_of
+from tui_agent.context.meter import TokenMeter
 from tui_agent.conversation import entries
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.items import Item, LazySequence
@@ -192,11 +193,12 @@ class CallHistory:
     """The calls of a session, and the view at each. Use it from one thread at a time.
 
     `view` is a copy, which goes to the call that is looked at: that costs what differs from the one looked at before.
+    `meter`: what the categories are weighed with, as everywhere else.
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, meter: TokenMeter | None = None) -> None:
         self.calls = Calls(view.log)
-        self._at = view
+        self._at, self._meter = view, meter or TokenMeter()
         self._policies: dict[str, ReasoningPolicy] = {view.policy.model: view.policy}
 
     def at(self, number: int) -> ViewAtCall:
@@ -207,10 +209,10 @@ class CallHistory:
         if before is not None and before.model == call.model:
             without = self._view(before)[0].calls_without_reasoning()
         view, exact = self._view(call)
-        sizes, tokens = {category: estimate(size) for category, size in view.sizes().items()}, call.usage.input_tokens
+        tokens, whole = call.usage.input_tokens, sum(map(estimate, view.sizes().values()))
+        scale = tokens / whole if tokens and whole else 1.0
         # Together they are what the provider counted.
-        scale = tokens / whole if tokens and (whole := sum(sizes.values())) else 1.0
-        sizes = {category: round(size * scale) for category, size in sizes.items()}
+        sizes = self._meter.shares(view, tokens or round(whole))
         items = view.outline_now()
         added: dict[Category, int] = {}
         for item in reversed(items):
