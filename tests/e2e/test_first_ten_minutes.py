@@ -239,7 +239,7 @@ def test_a_service_that_refuses(project: Path, tmp_path: Path, server: Anthropic
     with at_the_terminal(project, tmp_path / "home", size=size, url=server.url, key=server.api_key) as person:
         person.sees("Say what you would like done here")
         person.waits_until_ready()
-        person.says("With a wrong key", "does not accept the key", "Enter another key with /key")
+        person.says("With a wrong key", "does not accept the key", "Enter a valid key with /key")
         person.says("To a wrong address", "is not Anthropic", "ANTHROPIC_BASE_URL")
         person.waits_until_ready()
         assert "<" not in person.screen.removesuffix(person.status)

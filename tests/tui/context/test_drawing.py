@@ -1,20 +1,25 @@
 """Bar, ticks, course and strip at the sizes where they change."""
 
+from itertools import pairwise
+
 import pytest
+from textual.theme import Theme
 
 from tests.tui.painting.test_painted import PALETTE
 from tui_agent.context.budget import LayerName, Threshold
-from tui_agent.conversation.sizes import Category
+from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.tui.context.drawing import (
     Bar,
     Column,
     bar_line,
+    category_style,
     strip_lines,
     ticks_line,
 )
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE
 from tui_agent.tui.painting.lines import Line
-from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.tui.painting.themes import THEMES
 
 PLAIN, DRAWN = Look(PALETTE, ASCII), Look(PALETTE, UNICODE)
 SHARES: dict[Category, int] = {"system": 10, "user": 20, "results": 50}
@@ -40,6 +45,13 @@ def _texts(lines: list[Line]) -> list[str]:
 def test_the_bar_shows_shares_free_room_and_reserve(bar: Bar, width: int, plain: str, drawn: str) -> None:
     assert bar_line(bar, width, PLAIN).text == f"  {plain}"
     assert bar_line(bar, width, DRAWN).text == f"  {drawn}"
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+def test_neighbours_in_the_bar_are_told_apart(theme: Theme) -> None:
+    palette = Palette.from_theme(theme.to_color_system().generate())
+    styles = [category_style(category, palette) for category in CATEGORIES]
+    assert all(one != other for one, other in pairwise(styles))
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from tui_agent.context.layers.limits import Evicted
 from tui_agent.context.stats import ServerUse
 from tui_agent.conversation.entries import NO_OUTCOME, Hit, Outcome
 from tui_agent.conversation.tasks import PLAN
+from tui_agent.text import call_summary
 from tui_agent.tools.base import SubtaskProgress
 from tui_agent.tools.diffs import unified
 from tui_agent.tui.cards.blocks import Level, ResultSize, ToolState
@@ -248,7 +249,7 @@ def conversation(*, open_all: bool) -> Transcript:
     shown.finish_tool(tasks, ToolState.OK, "Noted.", note="2/5 done")
     for steps in (6, 7):
         plan = json.dumps({"plan": "## Why\n\nBecause.", "steps": [f"step {number}" for number in range(steps)]})
-        asked = shown.add_tool(f"p{steps}", PLAN, arguments=plan)
+        asked = shown.add_tool(f"p{steps}", PLAN, summary=call_summary(plan), arguments=plan)
         outcome = Outcome(steps=tuple(f"step {number}" for number in range(steps)))
         shown.finish_tool(asked, ToolState.OK, "Approved.", note="approved, mode auto", outcome=outcome)
     for level in Level:

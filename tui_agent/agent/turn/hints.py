@@ -10,7 +10,7 @@ WATCHDOG: Final = "watchdog"
 """The name under which the watchdog asks its question, in place of a tool's."""
 
 HINTS: Final = {
-    "auth": "Enter another key with /key, or set the variable and start again with -c; everything so far is kept.",
+    "auth": "Enter a valid key with /key, or set the variable and start again with -c; everything so far is kept.",
     "context_overflow": "Choose a model with a larger window with /model, or start a new session; nothing is lost.",
     "rate_limited": "Send the message again later; everything so far is kept. --wait-for-reset waits, and "
     "model.fallbacks names models that go on.",

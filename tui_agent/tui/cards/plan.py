@@ -13,12 +13,12 @@ PREVIEW_STEPS: Final = 6
 
 
 class PlanBlock(ToolBlock, eq=False, kw_only=True):
-    """A submitted plan. Its summary is the beginning of the plan."""
+    """A submitted plan. Its summary is the first line of the plan."""
 
     TOOLS = frozenset((PLAN,))
 
     def __post_init__(self) -> None:
-        self.summary = self.summary.lstrip("# ")
+        self.summary = self.summary.lstrip("# ").partition("␊")[0]
 
     @override
     def preview_lines(self) -> list[str]:

@@ -59,7 +59,7 @@ def category_style(category: Category, palette: Palette) -> Style:
         "results": palette.link,
         "summaries": palette.error,
     }[category]
-    style = Style(color=source.color, bgcolor=palette.base.bgcolor)
+    style = Style(color=source.color, bgcolor=palette.base.bgcolor, dim=source.dim)
     return style + Style(dim=True) if category == "calls" else style
 
 
