@@ -140,6 +140,7 @@ def test_what_the_provider_measured_stays_in_the_figures(talk: Talk) -> None:
     seen, known = preview_change(talk.view, [clearing], here), preview_change(talk.view, [clearing], measured)
     assert (known.before, known.after) == (seen.before + 5_000, seen.after + 5_000)
     assert known.freed == seen.freed
+    assert known.scale == pytest.approx(seen.scale * measured.tokens / here.tokens)
 
 
 def test_looking_first_counts_the_reasoning_that_will_be_dropped() -> None:

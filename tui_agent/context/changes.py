@@ -87,7 +87,7 @@ def preview_change(view: View, entries: Sequence[AnyContextEntry], situation: Si
         ),
         reasoning_dropped=max(0, then.reasoning_dropped() - view.reasoning_dropped()),
         thinking_calls=max(0, then.calls_without_reasoning() - view.calls_without_reasoning()),
-        scale=now / max(1, estimate(total_size(view.sizes().values()))),
+        scale=situation.tokens / max(1, estimate(total_size(view.sizes().values()))),
     )
 
 
