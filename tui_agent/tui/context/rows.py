@@ -183,9 +183,11 @@ def _ahead(stats: ContextStats, width: int, *, focused: bool) -> Iterator[ListRo
     if (seen := stats.forecast) is None:
         return
     key, said = None, sentence(seen)
-    if seen.ahead is not None and seen.ahead.step in PREVIEWS:
-        key = AheadKey(PREVIEWS[seen.ahead.step])
-        said += " Enter previews it." if focused else f" {COMMANDS[key.step]} previews it."
+    if (ahead := seen.ahead) is not None and ahead.step in PREVIEWS and ahead.frees:
+        key = AheadKey(PREVIEWS[ahead.step])
+        # By hand all old results are cleared, and what comes later takes more than is there now.
+        what = "clearing all of them now" if key.step == "clear" else "it" if ahead.due else "one now"
+        said += f" {'Enter' if focused else COMMANDS[key.step]} previews {what}."
     for start, end, _ in breaks(said, max(8, width - 4)):
         yield plain_row(("  " + said[start:end].strip(), "heading"), key=key)
         key = None
