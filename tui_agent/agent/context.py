@@ -53,8 +53,8 @@ ITEM_NAMES: Final[dict[Category, str]] = {
     "tools": "tools",
 }
 
-ITEM_CHARS: Final = 34
-"""Characters of an item's text on its line, so that the line fits 80 columns."""
+ITEM_CHARS: Final = 28
+"""Characters of an item's text on its line, so that the line fits a dialog of 80 columns."""
 EXCERPT_CHARS: Final = 200
 """Characters at the start of an item's text that an excerpt is taken from."""
 

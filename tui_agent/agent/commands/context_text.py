@@ -83,7 +83,8 @@ def _thresholds(stats: ContextStats) -> list[str]:
         lines.append(f"  {LAYERS[mark.layer]:<18}{where}  {'rests' if mark.warning else mark.source}")
     lines += [f"  ! {line}" for mark in stats.marks if mark.warning for line in wrap(mark.warning, WIDTH - 4)]
     if stats.forecast is not None:
-        lines += ["", *wrap(sentence(stats.forecast), WIDTH)]
+        # On the screen it stands within margins.
+        lines += ["", *wrap(sentence(stats.forecast), WIDTH - 8)]
     return lines
 
 

@@ -228,9 +228,11 @@ def _totals(name: str, totals: "Totals") -> str:
     usage = totals.usage
     hits = 100 * (totals.cache_share or 0.0)
     money = "price unknown" if totals.known_cost_usd is None else money_text(totals.known_cost_usd)
+    # Not every provider tells it apart.
+    thought = f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
     return (
         f"{name}: {counted(totals.calls, 'call')}, {usage.input_tokens:,} in ({hits:.0f}% from the cache), "
-        f"{usage.output_tokens:,} out ({usage.reasoning_tokens:,} reasoning), {money}"
+        f"{usage.output_tokens:,} out{thought}, {money}"
     )
 
 
