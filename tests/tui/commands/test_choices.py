@@ -80,6 +80,11 @@ async def test_what_each_would_have_cost_is_shown_and_the_choice_decides(argumen
         assert notices(app) == []
         await answered(app, pilot, "read hello.txt")
         await send(app, pilot, "/policy")
+        await until(pilot, lambda: app.status.status.activity.startswith("replaying"))
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.status.status.activity)
+        assert not isinstance(app.screen, PickerScreen)
+        await send(app, pilot, "/policy")
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         assert [row.split()[0 if not row.startswith("•") else 1] for row in shown(app)] == list(POLICIES)
         # The offline model is free, and all of a short session stays in view.

@@ -12,6 +12,8 @@ from tui_agent.tui.prompt.completion import CompletionItem
 from tui_agent.tui.wording import CONFINED, MODES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tui_agent.agent.agent import Agent
     from tui_agent.replay.many import Result
 
@@ -100,11 +102,18 @@ async def _picked_policy(host: Host, agent: "Agent") -> str | None:
     from tui_agent.tui.dialogs.pickers import Option
 
     costs: list[Result] = []
-    if host.session_folder is not None:
-        host.hint("replaying this session under each policy")
+
+    async def replay(folder: "Path") -> None:
         window = agent.engine.window.tokens
-        costs = await policy_costs(host.session_folder, agent.settings, agent.profile.name, window=window)
-        host.hint("")
+        costs.extend(await policy_costs(folder, agent.settings, agent.profile.name, window=window))
+
+    if host.session_folder is not None:
+        host.working("replaying this session under each policy")
+        try:
+            if not await host.until_stopped(replay(host.session_folder)):
+                return None
+        finally:
+            host.working("")
     figures = {cost.policy: f"{money_text(cost.cost_usd):>8}  {cost.verbatim_share:>4.0%}  " for cost in costs}
     options = [Option(name, name, figures.get(name, "") + policy.meaning) for name, policy in POLICIES.items()]
     return await host.pick(POLICY_TITLE if costs else POLICY_ALONE, options, agent.settings.context.policy)
