@@ -140,10 +140,17 @@ MISTAKES = {
         f"{TO_SEND}stats"
     ),
     "agents list": (
-        f"`agents` is no command here: `/extensions` in the app lists your agents, and those of the project.{TO_SEND}"
-        "agents list"
+        "`agents list` is no command here: `/extensions` in the app lists your agents, and those of the project."
+        f"{TO_SEND}agents list"
     ),
-    "mcp login x": f"`mcp` is no command here: `/mcp` in the app does that.{TO_SEND}mcp login x",
+    "mcp login x": f"`mcp login` is no command here: `/mcp` in the app does that.{TO_SEND}mcp login x",
+    "plugin install x": (
+        f"`plugin install` is no command here: `tui-agent plugin add SOURCE` installs plugins.{TO_SEND}plugin install x"
+    ),
+    "config set a b": (
+        "unexpected argument 'set'; `/config` in the app changes settings, --set KEY=VALUE one of a run; "
+        "to send it all as a prompt: tui-agent -- config set a b"
+    ),
     "mcp add x": "expected `mcp add NAME COMMAND [ARGUMENT …]` or `mcp add --transport http NAME URL`",
     "help": (
         "`help` is no command here: `tui-agent --help` lists options and commands, F1 in the app its keys."

@@ -37,7 +37,8 @@ ELSEWHERE: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "install": ("`tui-agent plugin add` installs plugins, `tui-agent mcp add` MCP servers", ()),
     "uninstall": ("remove it with what installed it, such as `uv tool uninstall tui-agent`", ()),
     "serve": ("`tui-agent acp` serves editors, `tui-agent web` a browser", ()),
-    "mcp": ("`/mcp` in the app does that", ("import", "login", "serve")),
+    "mcp": ("`/mcp` in the app does that", ("import", "login", "serve", "enable", "disable")),
+    "plugin": ("`tui-agent plugin add SOURCE` installs plugins", ("install", "i", "marketplace")),
 }
 """First words that are commands of other agents: where it is here, and the second words that go with it."""
 
@@ -98,7 +99,8 @@ def check_words(words: Sequence[str], commands: Collection[str]) -> None:
     # Quoted by itself, what follows is a command's argument and not the rest of a sentence.
     if elsewhere and (not second or second in following or " " in second or _SESSION_ID.fullmatch(second)):
         sentence = " ".join(words)
-        raise UsageError(f"`{word}` is no command here: {elsewhere}. To send it as a prompt: tui-agent -- {sentence}")
+        called = f"{word} {second}" if second in following else word
+        raise UsageError(f"`{called}` is no command here: {elsewhere}. To send it as a prompt: tui-agent -- {sentence}")
     if len(words) == 1:
         from difflib import get_close_matches
 
@@ -113,7 +115,8 @@ def unexpected(word: str, argv: Sequence[str], options: Collection[str]) -> Usag
         from shlex import join
 
         sentence = join(argv)
-        return UsageError(f"unexpected argument {word!r}; to send it all as a prompt: tui-agent -- {sentence}")
+        changes = "`/config` in the app changes settings, --set KEY=VALUE one of a run; " * (argv[0] == "config")
+        return UsageError(f"unexpected argument {word!r}; {changes}to send it all as a prompt: tui-agent -- {sentence}")
     name = word.split("=", 1)[0]
     if elsewhere := OPTIONS_ELSEWHERE.get(name):
         return UsageError(f"there is no option {name} here: {elsewhere}")

@@ -147,6 +147,14 @@ def test_ages(seconds: float, shown: str) -> None:
     assert short_age(seconds) == shown
 
 
+def test_only_a_step_that_frees_something_is_previewed() -> None:
+    for frees, told in ((12_000, True), (0, False)):
+        ahead = structs.replace(AHEAD, ahead=StepAhead(step="compact", frees=frees, distance=9))
+        known = structs.replace(seen(), stats=structs.replace(seen().stats, forecast=ahead))
+        rows = panel_rows(known, NOW, lambda _: "", 79, focused=True)
+        assert ("Enter previews one now." in " ".join(texts(rows[:3], 79))) is told
+
+
 @pytest.mark.parametrize(
     ("price", "told"),
     [
