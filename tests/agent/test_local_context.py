@@ -129,7 +129,8 @@ async def test_a_window_smaller_than_said_is_gone_by(
     server = serve(ChatServer(Script(after=Step(text="Hello.")), make=make, windows={NAME: 9_000}), may_break=True)
     monkeypatch.setenv("MINE", server.api_key)
     models = {NAME: {"window": 131_072}}
-    mine: dict[str, object] = {"url": f"{server.url}/v1", "key": "MINE", "reasoning": True, "models": models}
+    reasoning = make != "vllm"
+    mine: dict[str, object] = {"url": f"{server.url}/v1", "key": "MINE", "reasoning": reasoning, "models": models}
     settings: dict[str, GivenValue] = {"model.id": f"mine:{NAME}", "models.endpoints": {"mine": mine}}
     async with talking(tmp_path, settings) as session:
         told = [*await say(session, "Hi."), *await say(session, "word " * 4_000), *await say(session, "And?")]

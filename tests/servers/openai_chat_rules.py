@@ -197,6 +197,8 @@ def _check_assistant(message: Message, where: str, make: str, issued: Collection
     for each in message.get("reasoning_details", ()):
         if compact(each) not in issued:
             raise broken(f"Invalid '{where}.reasoning_details': it was not given like this.")
+    if make == "deepseek" and calls and "reasoning_content" not in message:
+        raise broken("The `reasoning_content` in the thinking mode must be passed back to the API.")
     if not isinstance(message.get("reasoning_content", ""), str):
         raise broken(f"Invalid type for '{where}.reasoning_content'.")
     for call in calls or ():

@@ -72,6 +72,9 @@ _NO_TOOLS = re.compile(
 _STRICT = re.compile(r"0-9, with a length of 9|unexpected role '(?:user|system)' after role 'tool'")
 """How Mistral's models refuse call ids in another format than theirs, and user messages right after a result."""
 
+_WANTS_REASONING = re.compile(r"reasoning_content\W.{0,60}?(?:must be passed back|is missing)")
+"""How DeepSeek and Moonshot refuse calls without the reasoning that led to them, through whatever gateway."""
+
 OpenAiReply: TypeAlias = ChatReply | ResponsesReply
 
 
@@ -331,7 +334,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         return frozenset(found)
 
     def _drops_refused(self, refusal: ErrorReply) -> bool:
-        """If the server refused a feature that can be left out, leave it out from now on and return True."""
+        """If the server refused what can be left out or misses what can be added, do so from now on and return True."""
         # llama.cpp refuses pictures with 500.
         if refusal.status not in (400, 404, 422, 500) or overflow_in(refusal.text, refusal.kind) is not None:
             return False
@@ -354,6 +357,8 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
             self._service = structs.replace(self._service, limit="max_completion_tokens")
         elif not self._strict and _STRICT.search(said):
             self._strict = True
+        elif self._service.thoughts == "dropped" and _WANTS_REASONING.search(said):
+            self._service = structs.replace(self._service, thoughts="content")
         elif self._profile.images and _NO_PICTURES.search(said):
             self._profile = structs.replace(self._profile, images=False)
         else:

@@ -105,8 +105,9 @@ def _assistant_message(message: RequestMessage, options: ChatOptions) -> list[Fi
     if not texts and not calls:
         return []
     fields: Fields = {"role": "assistant", "content": _content(texts, options) if texts else None}
-    if options.thoughts == "content" and (text := "\n\n".join(filter(str.strip, reasoning))):
-        fields["reasoning_content"] = text
+    if options.thoughts == "content":
+        # DeepSeek refuses calls without it, also those that another model made.
+        fields["reasoning_content"] = "\n\n".join(filter(str.strip, reasoning))
     if options.thoughts == "details" and details:
         fields["reasoning_details"] = details
     if calls:
