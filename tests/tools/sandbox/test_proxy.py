@@ -76,8 +76,10 @@ async def test_what_is_allowed_is_let_through_in_each_way() -> None:
             assert (await say(at, connect("a.example", port))).endswith(ANSWER)
             plain = f"GET http://a.example:{port}/x?y HTTP/1.1\r\nhOST : evil\r\nY: 1\nHost: evil\r\nX: 1\r\n"
             assert await say(at, f"{plain}Proxy-Authorization: z\r\n\r\n".encode()) == ANSWER
+            assert await say(at, f"GET http://a.example:{port}/ HTTP/1.0\r\n\r\n".encode()) == ANSWER
             socks = b"\x05\x01\x00\x05\x01\x00\x03\x09a.example" + port.to_bytes(2, "big")
             assert (await say(at, socks + b"GET / HTTP/1.1\r\n\r\n")).endswith(ANSWER)
+    assert told[2] == f"GET / HTTP/1.1\r\nHost: a.example:{port}\r\nConnection: close\r\n\r\n".encode()
     assert told[1] == f"GET /x?y HTTP/1.1\r\nHost: a.example:{port}\r\nX: 1\r\nConnection: close\r\n\r\n".encode()
 
 
@@ -93,6 +95,9 @@ async def test_it_asks_once_about_a_domain_and_those_that_belong_to_it() -> None
         async with serving(proxy, ask) as at:
             hosts = ("b.example", "b.example", "pypi.org", "files.pythonhosted.org")
             answers = [await say(at, connect(host, 443)) for host in hosts]
+            # Its own port is not the one that was asked about.
+            for name in ("pypi.org/", "pypi.org?", "pypi.org#"):
+                assert (await say(at, connect(name, 22))).endswith(b": it is no name of a server.\n")
     assert asked == ["https://b.example", "https://pypi.org"]
     assert [answer[9:12] for answer in answers[:2]] == [b"403", b"403"]
     assert b"it was not allowed" in answers[0]

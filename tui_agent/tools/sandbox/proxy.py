@@ -159,6 +159,8 @@ class Proxy:
             address = read_address(f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/")
         except ToolFailure as failure:
             raise _Refused(failure.why) from None
+        if address.port != port:  # of `a.example/:22` it would be a part of the path
+            raise _Refused("it is no name of a server")
         if address.is_local:
             raise _Refused("it is not on the public network")
         if not self._is_allowed(address, port) and not await self._was_allowed(address.origin):
@@ -228,7 +230,7 @@ def _http_request(head: bytes) -> tuple[str, int, bytes]:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     lines = head[found.end() : -4].split(b"\r\n")
     # Some servers take a mere LF for the end of a line.
-    whole = (line for line in lines if b"\n" not in line)
+    whole = (line for line in lines if line and b"\n" not in line)
     kept = [line for line in whole if line.partition(b":")[0].strip().lower() not in _OF_THE_HOP]
     first = found[1] + b" " + path.encode("ascii") + b" HTTP/1.1"
     # What was allowed is this host, whatever else the request may say.
