@@ -3,9 +3,11 @@
 import gc
 import subprocess
 import sys
+import tracemalloc
 import warnings
 
 import pytest
+from msgspec.structs import replace
 
 from tests.storage.entries import conversation
 from tui_agent.agent.record import Record
@@ -66,3 +68,15 @@ def test_a_temporary_folder_goes_with_the_texts_without_a_warning() -> None:
         gc.collect()
     assert not folder.exists()
     assert not warned
+
+
+async def test_a_long_conversation_is_packed() -> None:
+    store, text = MemoryStore(), "The same words again and again. " * 60
+    tracemalloc.start()
+    try:
+        for number in range(1, 1_000):
+            await store.append([replace(user_message(f"{number} {text}"), seq=number, parent=number - 1)])
+        assert tracemalloc.get_traced_memory()[0] < 999 * len(text) / 2
+    finally:
+        tracemalloc.stop()
+    assert [entry.seq for entry in await store.load()] == list(range(1, 1_000))

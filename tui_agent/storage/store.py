@@ -15,6 +15,7 @@ from weakref import finalize
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.conversation.entries import AnyEntry, Artifact
+from tui_agent.conversation.log import Log
 from tui_agent.storage.errors import Damaged
 
 Kind: TypeAlias = Literal[
@@ -83,14 +84,17 @@ class MemoryStore:
     notices: Sequence[str] = ()
 
     def __init__(self, entries: Iterable[AnyEntry] = ()) -> None:
-        self._entries = list(entries)
+        self._log = Log(entries)
 
     async def load(self) -> list[AnyEntry]:
-        return list(self._entries)
+        return list(self._log)
 
     async def append(self, entries: Sequence[AnyEntry]) -> None:
-        check_numbers(entries, len(self._entries))
-        self._entries.extend(entries)
+        check_numbers(entries, len(self._log))
+        for entry in entries:
+            self._log.append(entry)
+        if not self._log.is_packed:
+            await asyncio.to_thread(self._log.pack)
 
     async def close(self) -> None:
         """Do nothing: the entries can still be loaded."""
