@@ -229,6 +229,11 @@ def test_it_is_found(case: str, folder: Path) -> None:
     assert len(report.problems) <= 21
 
 
+def test_what_an_earlier_version_did_not_count_yet_is_no_change(folder: Path) -> None:
+    trace("""UPDATE events SET body = replace(body, ',"searches":0', '')""")(folder)
+    assert verify(folder).ok, verify(folder)
+
+
 @pytest.mark.parametrize("case", ["a message forged", "no link", "an entry removed", "the log's end cut off"])
 async def test_opening_the_session_covers_nothing_up(case: str, folder: Path) -> None:
     CASES[case][0](folder)

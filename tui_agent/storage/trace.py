@@ -43,7 +43,9 @@ SCHEMA: Final = Schema(
             BEGIN SELECT RAISE(ABORT, 'the trace only grows: an event goes to its end'); END
     """,
 )
-"""Its version grows with every change of what `events_of` gives: a file of an earlier version is written anew."""
+"""Its version grows with every change of what `events_of` gives, unless that only adds fields which are empty for what
+was there before: a file of an earlier version is written anew.
+"""
 
 
 class TraceEvent(msgspec.Struct, frozen=True):
