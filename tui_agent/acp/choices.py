@@ -33,7 +33,7 @@ TERMINAL: Final = "terminal"
 MODES: Final[dict[Mode, tuple[str, str]]] = {
     "plan": ("Plan", "Reads and thinks; changes nothing."),
     "ask": ("Ask", "Asks before each change, command and address that no rule allows."),
-    "auto": ("Auto", "Changes files in the project; runs commands in the sandbox, without one what only reads; asks else."),
+    "auto": ("Auto", "Changes files in the project, runs commands in the sandbox (else what only reads); else asks."),
     "allow": ("Allow", "Asks nothing; what your rules forbid stays forbidden."),
 }
 """Each permission mode's title and description for the user."""
