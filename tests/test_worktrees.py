@@ -194,7 +194,8 @@ def test_a_merge_hands_back_all_of_it_or_nothing(repository: Path, monkeypatch: 
     with monkeypatch.context() as nobody:
         nobody.setenv("GIT_CONFIG_GLOBAL", os.devnull)
         with pytest.raises(WorktreeError, match="it asks who you are: git config --global user"):
-            handover_of(made)
+            merge(made)
+        assert handover_of(made).uncommitted
     git(repository, "config", "user.name", "x")
     git(repository, "config", "user.email", "x@y.z")
     found = handover_of(made)

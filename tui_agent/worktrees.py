@@ -215,8 +215,15 @@ class Handover(msgspec.Struct, frozen=True):
     left: tuple[str, ...]
 
 
-def handover_of(worktree: Worktree) -> Handover:
-    """What it would hand back, and what is in the way. Changes nothing in either folder. Raises `WorktreeError`."""
+NOBODY: Final = ("-c", "user.name=nobody", "-c", "user.email=nobody")
+"""For a commit that no branch gets: git makes none of a user that it does not know."""
+
+
+def handover_of(worktree: Worktree, who: Sequence[str] = NOBODY) -> Handover:
+    """What it would hand back, and what is in the way. Changes nothing in either folder. Raises `WorktreeError`.
+
+    `who`: git's options for whose name a commit of what is not committed has.
+    """
     folder, repository, base = worktree.folder, worktree.repository, worktree.base
     target = _git(repository, "rev-parse", "--abbrev-ref", "HEAD").strip()
     commit = head = _git(folder, "rev-parse", "HEAD").strip()
@@ -224,7 +231,7 @@ def handover_of(worktree: Worktree) -> Handover:
         tree = _git(folder, "write-tree", more=environment).strip()
     uncommitted = tree != _git(folder, "rev-parse", "HEAD^{tree}").strip()
     if uncommitted:
-        commit = _git(folder, "commit-tree", tree, "-p", head, "-m", f"Work in {folder.name}").strip()
+        commit = _git(folder, *who, "commit-tree", tree, "-p", head, "-m", f"Work in {folder.name}").strip()
     changed = _git(folder, "diff", "--raw", "--no-renames", "--no-abbrev", "-z", base, commit).split("\0")
     rows = [(row.split(), name) for row, name in zip(changed[::2], changed[1::2], strict=False)]
     stat = _git(folder, "diff", "--stat=76", "--no-ext-diff", base, commit).rstrip()
@@ -244,7 +251,7 @@ def merge(worktree: Worktree) -> Handover:
 
     Raises `WorktreeError` if that cannot be done as a whole; the repository is then as before.
     """
-    found = handover_of(worktree)
+    found = handover_of(worktree, who=())
     if found.obstacles:
         raise WorktreeError(" ".join(found.obstacles))
     if found.uncommitted:
