@@ -55,6 +55,7 @@ def worth_writing(
     later += _rewriting_usd(here.model, after)
     then = _rewriting_usd(here.model, plan.likely_after)
     chance = pauses.returning(here.model.cache_ttl_s)
+    plan = structs.replace(plan, without_usd=later)
     return ExpirySummary(plan, writing, then, later) if chance * (later - then) > writing else None
 
 

@@ -482,9 +482,12 @@ class ContextEngine(KnownContext):
             yield from self._enter(merge)
 
     def _enter(self, draft: Draft, *, waited_s: float = 0.0) -> Steps[StepDone]:
-        here = self.situation()
+        here, without = self.situation(), draft.plan.without_usd
         tail = max(0, draft.after - here.budget.fixed)
-        price = step_price(here, after=draft.after, tail=tail, renews=not draft.boundary.signed)
+        then = structs.replace(here, cold=True, kept=0) if without else here
+        price = step_price(then, after=draft.after, tail=tail, renews=not draft.boundary.signed)
+        if price is not None and without:
+            price = structs.replace(price, before=without)
         boundary = structs.replace(draft.boundary, waited_s=waited_s, **_saved(price))
         result = yield from enter_draft(
             draft, boundary, self.view, self._thread, self.renewed_prefix if here.new_prefix else None

@@ -17,6 +17,7 @@ from tests.agent.test_nothing_bricks import prose
 from tests.servers.running import in_thread
 from tests.servers.script import Step
 from tests.tui.app_of_parts import agent_of, blocks, project_of_parts, running, send, until, workers_finished
+from tests.tui.context.test_panel import text_of
 from tui_agent.agent.agent import Agent
 from tui_agent.context.cache_life import Pauses
 from tui_agent.session_parts import PAUSES_FILE
@@ -100,6 +101,9 @@ async def test_it_is_announced_written_once_and_undone(tmp_path: Path, monkeypat
         status, engine = it.app.status.status, it.agent.engine
         assert status.soon == f"summary at {clock_text(time.time() + 200 - BEFORE_EXPIRY_S)}"
         assert "If you are away" in status.ahead
+        await it.pilot.press("f2")
+        await it.until(lambda: it.app.steering.panel and "If you are away" in text_of(it.app.steering.panel))
+        await it.pilot.press("f2")
         assert not it.asked.summaries
         before = engine.tokens
         await it.watched(BEFORE_EXPIRY_S)
@@ -107,6 +111,7 @@ async def test_it_is_announced_written_once_and_undone(tmp_path: Path, monkeypat
         (line,) = it.told("The cache is about to expire")
         assert line.count("$") == 3
         assert "/undo-step" in line
+        assert it.written[0].saved.startswith("saved $"), "it is weighed against reading all of it again"
         assert engine.tokens < before / 2
         # The same pause brings no second one.
         await it.watched(BEFORE_EXPIRY_S)

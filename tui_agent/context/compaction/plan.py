@@ -68,7 +68,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     `through`: the prefix hash of the request up to entry `last`, if the provider is to write and sign the summary;
     empty: we have it written. A signed summary stands for everything from the start, earlier summaries included, and
     all of the user's words and the state is new. `left_out`: messages of the user that `words` leave out; `carried`,
-    `depth`: see `Summarized`. `words_growth` includes what is carried.
+    `depth`: see `Summarized`. `words_growth` includes what is carried. `without_usd`: what the next call costs without
+    it, if the cache will be gone by then; 0: the cache stays, or the conversation went on.
     """
 
     form: SummaryForm
@@ -94,6 +95,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int = 0
     carried: tuple[int, ...] = ()
     depth: int = 1
+    without_usd: float = 0.0
 
     @property
     def step(self) -> Literal["summary", "checkpoint"]:

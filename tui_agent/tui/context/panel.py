@@ -69,10 +69,10 @@ class ContextPanel(Vertical):
 
         change: Callable[[], Awaitable[object | Refusal]]
 
-    def __init__(self, agent: "Agent", glyphs: Glyphs, keymap: Keymap) -> None:
+    def __init__(self, agent: "Agent", glyphs: Glyphs, keymap: Keymap, away: str = "") -> None:
+        """`away`: see `tell`."""
         super().__init__()
-        self._keymap = keymap
-        self._agent = agent
+        self._keymap, self._agent, self._away = keymap, agent, away
         self._rows = RowList(glyphs, id="context-rows")
         self._keys = Static("", id="context-keys", markup=False)
         self.overview: Overview | None = None
@@ -116,6 +116,12 @@ class ContextPanel(Vertical):
             return
         waited = time.monotonic() - self._looked_at
         self._later = self.set_timer(max(0.001, self._took * UPDATE_PAUSE - waited), self.look)
+
+    def tell(self, away: str) -> None:
+        """Say what comes before the next step if the user stays away; empty: nothing does."""
+        if away != self._away:
+            self._away = away
+            self._draw()
 
     def look(self) -> None:
         """Update the panel from the agent."""
@@ -238,7 +244,8 @@ class ContextPanel(Vertical):
         if self.overview is not None:
             focused = self.has_focus_within
             excerpt, width = self._agent.context.excerpt, self._rows.measure
-            self._rows.show(panel_rows(self.overview, time.time(), excerpt, width, focused=focused))
+            rows = panel_rows(self.overview, time.time(), excerpt, width, focused=focused, away=self._away)
+            self._rows.show(rows)
             self._keys.update(self._keys_text())
 
     def _keys_text(self) -> str:

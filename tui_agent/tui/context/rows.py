@@ -126,13 +126,21 @@ class PanelRows(Rows):
         return _item_row(self._items[len(self) - 1 - place], self._now, self._excerpt, self._scale)
 
 
-def panel_rows(seen: Overview, now: float, excerpt: Callable[[int], str], width: int, *, focused: bool = False) -> Rows:
+def panel_rows(
+    seen: Overview,
+    now: float,
+    excerpt: Callable[[int], str],
+    width: int,
+    *,
+    focused: bool = False,
+    away: str = "",
+) -> Rows:
     """All rows of a panel of `width` cells. `now`: seconds since the epoch. `excerpt`: the start of an item's text.
 
-    `focused`: its keys work.
+    `focused`: its keys work. `away`: what comes if the user stays away.
     """
     figures = [
-        *_ahead(seen.stats, width, focused=focused),
+        *_ahead(seen.stats, width, focused=focused, away=away),
         *_window(seen),
         *titled_rows("Size, call by call", _course(seen)),
         *titled_rows("Steps", [row for step in reversed(seen.steps) for row in _step_rows(step, now, width)]),
@@ -178,7 +186,7 @@ def title_rows(title: str, columns: str = "") -> tuple[ListRow, ListRow]:
     return plain_row(), ListRow(partial(_draw_title, title, columns))
 
 
-def _ahead(stats: ContextStats, width: int, *, focused: bool) -> Iterator[ListRow]:
+def _ahead(stats: ContextStats, width: int, *, focused: bool, away: str) -> Iterator[ListRow]:
     """What comes next, as a sentence whose rows can be chosen."""
     if (seen := stats.forecast) is None:
         return
@@ -191,6 +199,8 @@ def _ahead(stats: ContextStats, width: int, *, focused: bool) -> Iterator[ListRo
     for start, end, _ in breaks(said, max(8, width - 4)):
         yield plain_row(("  " + said[start:end].strip(), "heading"), key=key)
         key = None
+    if away:
+        yield from wrapped(away, width)
     if warning := next((mark.warning for mark in stats.marks if mark.warning), ""):
         yield from wrapped(warning, width)
     yield plain_row()

@@ -49,6 +49,7 @@ class Steering:
         self._unasked = False
         self._announced = self._summarised = 0
         self._expiry: Timer | None = None
+        self._away = ""
         self.panel: ContextPanel | None = None
         self._asked_for = True
         self.drafting = Drafting(host)
@@ -97,12 +98,14 @@ class Steering:
         seen = await agent.context.forecast_when_known()
         left, newest = agent.context.expires_in, agent.context.newest_answer
         worth = await agent.context.summary_before_expiry() if left and newest != self._summarised else None
-        shown, ahead = soon(seen), sentence(seen)
+        shown, self._away = soon(seen), ""
         if worth is not None and left:
             at = clock_text(time.time() + max(0.0, left - BEFORE_EXPIRY_S))
             shown = f"summary at {at}"
-            ahead = f"{ahead} If you are away until {at}, a summary comes first: {_before_expiry(worth)}."
-        self._host.status.show(soon=shown, ahead=ahead)
+            self._away = f"If you are away until {at}, a summary comes first: {_before_expiry(worth)}."
+        self._host.status.show(soon=shown, ahead=f"{sentence(seen)} {self._away}".rstrip())
+        if self.panel is not None:
+            self.panel.tell(self._away)
         if agent.busy or left is None or newest == self._announced:
             return
         if left:
@@ -171,7 +174,7 @@ class Steering:
             return
         pane = self._host.pane
         if self.panel is None and pane.is_mounted:
-            self.panel = ContextPanel(agent, self._host.glyphs, self._host.keymap)
+            self.panel = ContextPanel(agent, self._host.glyphs, self._host.keymap, self._away)
             pane.screen.set_class(True, "-context")
             await pane.screen.mount(self.panel, after=pane)
 
