@@ -1,5 +1,6 @@
 """What a session keeps for its next start, and closing it: all of it, whatever fails on the way."""
 
+import asyncio
 from pathlib import Path
 
 import psutil
@@ -9,7 +10,9 @@ from typing_extensions import override
 from tests.agent.talking import saved, say, talking
 from tests.tools.support import call
 from tui_agent.models.offline.adapter import OfflineModel
+from tui_agent.replay.replaying import Replay
 from tui_agent.session import Session
+from tui_agent.storage.recordings.reading import read_recording
 from tui_agent.tools.sandbox.sandbox import JOURNALS
 from tui_agent.tools.shell.run_command import RunCommand
 
@@ -51,6 +54,10 @@ async def test_a_window_set_for_one_start_stays_with_the_session(tmp_path: Path)
     async with talking(tmp_path, resume=name) as session:
         assert window_of(session) == 30_000
         assert session.agent.settings.source("context.context_window") == "the session"
+        recording = await asyncio.to_thread(read_recording, str(session.folder), session.home)
+        replay = Replay(recording, session.agent.settings)
+        (outcome,) = replay.run(["none"], replay.profile("claude-opus-5-5"))
+        assert outcome.window == 30_000
     async with talking(tmp_path) as other:
         assert window_of(other) != 30_000
     async with talking(tmp_path, {"context.context_window": "0"}, resume=name) as session:

@@ -64,6 +64,7 @@ from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import (
     TITLE,
+    WINDOW_NOTE,
     NoSuchSession,
     create_session,
     noted_folder,
@@ -71,6 +72,7 @@ from tui_agent.storage.sessions import (
     session_to_resume,
     subtask_folder,
     subtask_folders,
+    window_of,
 )
 from tui_agent.system.programs import keep_out_of
 from tui_agent.text import counted, expanded
@@ -92,8 +94,6 @@ NEW_BRANCH: Final = "It begins with your next message; /tree then leads back to 
 WINDOW: Final = "context.context_window"
 MODE_KEY: Final = "permissions.mode"
 MODE_NOTE: Final = "permission_mode"
-WINDOW_NOTE: Final = "context_window"
-"""The window that was set for a session at a start, among the facts about it."""
 
 
 class SessionError(Exception):
@@ -222,8 +222,7 @@ async def _with_window(settings: Settings, store: LogStore) -> Settings:
         if not store.read_only:
             await store.set_meta({WINDOW_NOTE: str(settings.context.context_window)})
         return settings
-    noted = (await store.meta()).get(WINDOW_NOTE, "")
-    known = int(noted) if noted.removeprefix("-").isdecimal() and len(noted) < 12 else 0
+    known = window_of(await store.meta())
     return with_setting(settings, WINDOW, known, "the session") if known else settings
 
 

@@ -106,6 +106,7 @@ class ExamResult(msgspec.Struct, frozen=True):
 
 def plan(replay: Replay, profile: ModelProfile, window: int, names: Sequence[str], most: int = QUESTIONS) -> ExamPlan:
     """Replay the session under these policies by rule, choose at most `most` questions, and work out the budget."""
+    window = window or replay.recording.window or profile.window
     planned = [_planned(replay, profile, window, name) for name in names]
     views = [lines_in(each.outcome.view) for each in planned]
     found = chosen(questions(replay.script), most, lambda question: sum(question.line not in view for view in views))
@@ -114,7 +115,7 @@ def plan(replay: Replay, profile: ModelProfile, window: int, names: Sequence[str
         for each in planned:
             costs = _budget(each, len(found), profile)
             usual, most_usd = usual + costs[0], most_usd + costs[1]
-    return ExamPlan(replay, profile, window or profile.window, tuple(planned), tuple(found), usual, most_usd)
+    return ExamPlan(replay, profile, window, tuple(planned), tuple(found), usual, most_usd)
 
 
 def _planned(replay: Replay, profile: ModelProfile, window: int, name: str) -> Planned:

@@ -61,7 +61,8 @@ class Replay:
     def run(
         self, names: Iterable[str], profile: ModelProfile, window: int = 0, write: Write = written_by_rule
     ) -> list[ReplayOutcome]:
-        """Replay it under these policies on a model; `window` is in tokens (0: the model's)."""
+        """Replay it under these policies on a model; `window` is in tokens (0: the session's, else the model's)."""
+        window = window or self.recording.window
         found: list[ReplayOutcome] = []
         known = policies([name for name in names if name != AS_RECORDED], self._settings)
         for name in names:

@@ -27,6 +27,8 @@ from tui_agent.text import first_of
 SESSIONS_FOLDER: Final = "sessions"
 INDEX_NAME: Final = "session-list.json"
 TITLE: Final = "title"
+WINDOW_NOTE: Final = "context_window"
+"""The window that was set for a session at a start, among the facts about it."""
 WORDS_SHOWN: Final = 120
 """Characters shown of the last words."""
 LOOKED_AT: Final = 8
@@ -144,6 +146,12 @@ async def copy_session(home: Path, folder: Path) -> Path:
     finally:
         await source.close()
     return await make_session(home, entries, meta, files=folder)
+
+
+def window_of(meta: Mapping[str, str]) -> int:
+    """The window that was set for a session, in tokens (0: none, -1: unknown), of the facts about it."""
+    noted = meta.get(WINDOW_NOTE, "")
+    return int(noted) if noted.removeprefix("-").isdecimal() and len(noted) < 12 else 0
 
 
 async def make_session(

@@ -43,7 +43,7 @@ from tui_agent.storage.recordings.recording import (
     RecordingReader,
     UnreadableRecording,
 )
-from tui_agent.storage.sessions import find_session
+from tui_agent.storage.sessions import find_session, window_of
 from tui_agent.system.programs import find_program
 from tui_agent.text import expanded
 
@@ -177,7 +177,7 @@ async def _read_session(folder: Path) -> Recording:
     """Read the session in a folder, which may be open. Raises `UnreadableRecording`, `StorageError`."""
     store = await LogStore.open(folder, read_only=True)
     try:
-        entries = tuple(await store.load())
+        entries, window = tuple(await store.load()), window_of(await store.meta())
     finally:
         await store.close()
     log = Log(entries)
@@ -201,6 +201,7 @@ async def _read_session(folder: Path) -> Recording:
         prefix=next(path.of(Prefix), None),
         timed=True,
         model=next(models, ""),
+        window=max(0, window),
     )
 
 

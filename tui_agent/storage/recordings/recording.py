@@ -54,7 +54,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
     `log` are the messages, numbered, with the recorded context entries between them. `prefix`: the system prompt and
     tools, None if the format does not record them. `timed`: the messages have their times. `model`: the one that
-    answered most often; empty if unknown. `cache_ttl_s`: seconds that a cached prefix lived; 0: not recorded.
+    answered most often; empty if unknown. `cache_ttl_s`: seconds that a cached prefix lived; 0: not recorded. `window`:
+    tokens of the window that the session was given; 0: the model's.
     `problems` are the lines left out; `abandoned` counts the lines of branches that the user left by going back.
     """
 
@@ -66,6 +67,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     timed: bool = False
     model: str = ""
     cache_ttl_s: int = 0
+    window: int = 0
     problems: tuple[LineProblem, ...] = ()
     abandoned: int = 0
 
