@@ -153,7 +153,8 @@ def gemini_lists(draw: st.DrawFn, odd: bool = False) -> list[Json]:
         messages.append(make.odd({"role": "model", "parts": said}))
         if made:
             answers = [response(part) for part in made]
-            messages.append(make.odd({"role": "user", "parts": answers + [text() for _ in make.times(0, 1)]}))
+            # Models before 3.6 take a text with the responses.
+            messages.append(make.odd({"role": "user", "parts": answers + [text() for _ in make.times(0, int(odd))]}))
         else:
             messages.append(asked())
         messages += [asked() for _ in make.times(0, 1)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
@@ -240,8 +240,12 @@ def parse(body: dict[str, Any], model: str) -> ParsedRequest:
     for content in body["contents"]:
         text = "\n".join(part["text"] for part in content["parts"] if "text" in part and not part.get("thought"))
         answers = [part["functionResponse"]["response"] for part in content["parts"] if "functionResponse" in part]
-        role = content.get("role", "user")
-        said.append(Said("assistant" if role == "model" else "user", text, tuple(_response_text(a) for a in answers)))
+        role: Literal["user", "assistant"] = "assistant" if content.get("role") == "model" else "user"
+        results = tuple(_response_text(a) for a in answers)
+        if said and said[-1].role == role:  # responses, and what is said after them
+            before = said.pop()
+            text, results = "\n".join(filter(None, (before.text, text))), before.results + results
+        said.append(Said(role, text, results))
     system = body.get("systemInstruction", {}).get("parts", [])
     declared = [each for tool in body.get("tools", []) for each in tool.get("functionDeclarations", ())]
     system = "\n".join(part.get("text", "") for part in system)

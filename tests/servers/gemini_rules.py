@@ -47,7 +47,7 @@ def check(raw: bytes, spec: ModelSpec, *, counting: bool = False) -> Checked:
         check_content(content, f"contents[{i}]")
     if not counting:
         _check_pictures(raw, contents)
-        _check_turns(contents)
+        _check_turns(contents, spec)
         _check_signatures(contents, spec)
     segments = prompt_segments(body)
     tokens = sum(segment.tokens for segment in segments)
@@ -124,7 +124,7 @@ def _parse(raw: bytes) -> dict[str, Any]:
         raise RuleBroken(f"Invalid JSON payload received. {error}") from None
 
 
-def _check_turns(contents: list[dict[str, Any]]) -> None:
+def _check_turns(contents: list[dict[str, Any]], spec: ModelSpec) -> None:
     if contents[0].get("role", "user") != "user":
         raise RuleBroken("Please ensure that the first turn has the role user.")
     if contents[-1].get("role", "user") != "user":
@@ -133,6 +133,9 @@ def _check_turns(contents: list[dict[str, Any]]) -> None:
     for i, content in enumerate(contents):
         responses = [part["functionResponse"] for part in content["parts"] if "functionResponse" in part]
         _check_answered(calls, responses)
+        if spec.signature_required and 0 < len(responses) < len(content["parts"]):
+            # MoonshotAI/kimi-code, issue 3274; agno-agi/agno, 9630: from 3.6 on
+            raise RuleBroken("Requests ending with a model turn are not supported.")
         calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
         if calls and contents[i - 1].get("role", "user") != "user":
             raise RuleBroken(

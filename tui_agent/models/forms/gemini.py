@@ -38,6 +38,7 @@ class GeminiForm(FormReader):
     """``contents``."""
 
     form = "gemini"
+    results_alone = True
 
     @override
     def read_message(self, fields: Json, place: MessagePlace) -> list[Message]:
@@ -100,7 +101,14 @@ class GeminiForm(FormReader):
         parts, around = self.parts(blocks, role), note_around(self.form, blocks)
         if not parts and (around is None or around.get("parts") == PARTS):
             return []
-        return [filled(self.around(role, blocks) if around is None else around, "parts", parts)]
+        # Gemini 3.6 and later refuse responses that share a content with anything else.
+        apart = _split(parts) if role == "user" and not self._is_placed(blocks) else ([], parts)
+        own = self.around(role, blocks)
+        contents = [each for each in apart if each] or [parts]
+        return [filled(around if around and not n else own, "parts", each) for n, each in enumerate(contents)]
+
+    def _is_placed(self, blocks: Sequence[Block]) -> bool:
+        return any("place" in notes(self.form, block) for block in blocks)
 
     @override
     def parts(self, blocks: Sequence[Block], role: Role) -> list[Json]:
@@ -113,8 +121,9 @@ class GeminiForm(FormReader):
                 del own[0]["thoughtSignature"]  # only the first call of a message needs it
             parts += own
             calls += isinstance(block, ToolCall)
-        if role == "user" and not any("place" in notes(self.form, block) for block in blocks):
-            parts.sort(key=lambda part: not {"functionResponse", "function_response"} & part.keys())
+        if role == "user" and not self._is_placed(blocks):
+            answers, said = _split(parts)
+            return answers + said
         return parts
 
     @override
@@ -138,6 +147,14 @@ class GeminiForm(FormReader):
             if isinstance(fields, dict):
                 return str(fields.get("id") or ""), str(fields.get("name"))
         return read_opaque(call.opaque).get("id", ""), safe_name(call.name)
+
+
+def _split(parts: Sequence[Json]) -> tuple[list[Json], list[Json]]:
+    """The responses among these parts, and the others."""
+    found: tuple[list[Json], list[Json]] = ([], [])
+    for part in parts:
+        found[not {"functionResponse", "function_response"} & part.keys()].append(part)
+    return found
 
 
 def _camel(part: Json) -> Json:

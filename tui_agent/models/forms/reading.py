@@ -124,6 +124,8 @@ class FormReader(ABC):
     form: Form
     results_apart = False
     """Whether each result is a message of its own."""
+    results_alone = False
+    """Whether results share a message with nothing else."""
 
     def __init__(self, model: str = "", after: View | None = None) -> None:
         self.model = model
@@ -256,7 +258,8 @@ class FormReader(ABC):
             range(len(blocks)),
             key=lambda at: calls.index(each.call_id) if isinstance(each := blocks[at], ToolResult) else len(calls),
         )
-        if order != list(range(len(blocks))):
+        results = sum(isinstance(block, ToolResult) for block in blocks)
+        if order != list(range(len(blocks))) or (self.results_alone and 0 < results < len(blocks)):
             blocks = [marked(self.form, block, place=str(number)) for number, block in enumerate(blocks)]
         note = "" if around is None or around == self.around(role, blocks) else as_json(around)
         results_only = self.results_apart and all(isinstance(block, ToolResult) for block in blocks)

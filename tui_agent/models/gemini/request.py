@@ -74,16 +74,22 @@ class GeminiEncoder:
         return encode(head)[:-1] + b',"contents":[' + b",".join(contents) + b"]}"
 
     def encode_message(self, message: RequestMessage, before: RequestMessage | None) -> bytes:
-        """Encode one message, which may answer the calls of the message `before`; empty if nothing of it is sent."""
+        """Encode one message, which may answer the calls of the message `before`, as contents separated by commas.
+
+        Empty if nothing of it is sent.
+        """
         unsigned, calls = wants_signatures(self._model), _calls_of(before)
         parts: list[Fields] = []
         for block in message.blocks:
             given = original("gemini", block) if made_by(block.opaque) in ("", self._model) else None
             parts += parts_for(block, message.role, self._model, calls, unsigned=unsigned) if given is None else given
             unsigned = unsigned and not isinstance(block, ToolCall)
-        parts.sort(key=lambda part: message.role == "user" and "functionResponse" not in part)
-        role = "model" if message.role == "assistant" else "user"
-        return encode({"role": role, "parts": parts}) if parts else b""
+        if message.role == "assistant":
+            return encode({"role": "model", "parts": parts}) if parts else b""
+        # Gemini 3.6 and later refuse responses that share a content with anything else.
+        answers = [part for part in parts if "functionResponse" in part]
+        said = [part for part in parts if "functionResponse" not in part]
+        return b",".join(encode({"role": "user", "parts": each}) for each in (answers, said) if each)
 
 
 def _calls_of(message: RequestMessage | None) -> dict[str, CallKey]:
