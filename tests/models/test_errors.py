@@ -28,6 +28,7 @@ ACME = msgspec.structs.replace(OFFLINE, id="acme", title="Acme", keys=("ACME_KEY
 KINDS: list[tuple[ErrorReply, type[ModelError]]] = [
     (ErrorReply(399, "", "no"), Unavailable),  # no error's status: what failed is not told
     (ErrorReply(400, "invalid_request_error", "no"), InvalidRequest),
+    (ErrorReply(400, "invalid_request_error", "You have reached your specified API usage limits."), RateLimited),
     (ErrorReply(405, "", "no"), InvalidRequest),
     (ErrorReply(422, "", "no"), InvalidRequest),
     (ErrorReply(499, "", "no"), InvalidRequest),

@@ -67,6 +67,8 @@ TEXTS = [
     ("Rate limit reached for gpt-4.1 on requests per day (RPD): Limit 200. Please try again in 7m12s.", 432),
     ("Please retry in 37.5s.", 37.5),
     (f"Claude AI usage limit reached|{NOW + 3_600}", 3_600),
+    # continuedev/continue, issue 11621
+    (f"You will regain access on {time.strftime('%Y-%m-%d at %H:%M', time.gmtime(NOW + 620))} UTC.", 620),
     (f"limit resets at: {time.strftime('%Y-%m-%dT%H:%M:%S+0000', time.gmtime(NOW + 600))}", 600),
 ]
 

@@ -45,6 +45,8 @@ _TITLE = regex(r"<(?:title|h1)\b[^<>]*>([^<>]+)<", re.IGNORECASE)
 _SECRET_NAME = regex(r"(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 _BAD_KEY = regex(r"api key not valid|(?:incorrect|invalid) api key", re.IGNORECASE)
 """How Gemini and xAI refuse a wrong key, with status 400."""
+_SPENT = regex(r"reached your (?:\w+ )?API usage limits", re.IGNORECASE)
+"""How Anthropic says, with status 400, that what the account may spend in a month is spent."""
 _CONTENT = regex(r"violates? .{0,40}(?:guidelines|polic)|requires moderation|was flagged", re.IGNORECASE)
 """How xAI and OpenRouter refuse what a request says, with status 403."""
 _REASONING = r"(?:signature|encrypted content|thinking`? blocks?)"
@@ -158,6 +160,8 @@ def failure(provider: Provider, model: str, refusal: ErrorReply) -> ModelError:
     status = refusal.status if refusal.status >= 400 else status_of(refusal.kind) or 500
     if refusal.kind in ("insufficient_quota", "model_not_found"):
         status = _STATUS_OF_KIND[refusal.kind]  # they come with 429 and 400, which would be misleading
+    if _SPENT.search(refusal.text):
+        status = 429
     if status == 401 or (status == 400 and _BAD_KEY.search(refusal.text)):
         check = provider.key or "the credentials"
         return AuthFailed(f"{name} does not accept the key: check {check}.")

@@ -147,8 +147,8 @@ def _number(text: str) -> int:
 _DURATION = regex(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 _IN = regex(r"(?:try again|retry|available|resets?) (?:again )?in ((?:\d+(?:\.\d+)?(?:ms|[dhms]) ?)+)", re.IGNORECASE)
 _AT = regex(
-    r"(?:resets?|try again|available|retry)(?: again)? (?:at|after|on):? "
-    r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)|limit reached\|(\d{10})",
+    r"(?:resets?|try again|available|retry|regain access)(?: again)? (?:at|after|on):? "
+    r"(\d{4}-\d\d-\d\d(?:[T ]| at )\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z| UTC|[+-]\d\d:?\d\d)?)|limit reached\|(\d{10})",
     re.IGNORECASE,
 )
 _WINDOWS = ("unified-5h", "unified-7d", "unified-7d_opus", "unified-7d_sonnet", "unified")
@@ -256,7 +256,7 @@ def _in_text(text: str) -> float | None:
     if (found := _IN.search(text)) is not None:
         return _wait(found[1].replace(" ", ""))
     if (found := _AT.search(text)) is not None:
-        return _moment(found[1] or found[2])
+        return _moment(found[2] or found[1].replace(" at ", " ").replace(" UTC", "Z"))
     return None
 
 
