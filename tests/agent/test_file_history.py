@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 import shutil
 import stat
 import subprocess
@@ -22,7 +23,9 @@ from tui_agent.agent.commands.command import CommandReply
 from tui_agent.agent.commands.table import run_command
 from tui_agent.agent.history.file_history import PutBackDone
 from tui_agent.conversation.blocks import Text, ToolCall
-from tui_agent.conversation.entries import FilesChanged, FilesKept
+from tui_agent.conversation.entries import AnyEntry, FileChange, FilesChanged, FilesKept, FileState, Message
+from tui_agent.conversation.file_changes import RecentChanges, files_since
+from tui_agent.conversation.log import Log
 from tui_agent.session import Session
 from tui_agent.storage.kept_files import KEPT_FOLDER, KeptFiles
 from tui_agent.tools.files.put_back import PutBack
@@ -43,6 +46,41 @@ def call(name: str, **arguments: object) -> ToolCall:
 def calling(*given: Sequence[ToolCall]) -> Scripted:
     """A model that makes these calls, one answer's after another's, and then says that it is done."""
     return Scripted(*(answers(*calls) for calls in given), answers(Text("Done.")))
+
+
+class Reading(Log):
+    """Counts its entries that are looked at."""
+
+    looks = 0
+
+    @override
+    def __getitem__(self, seq: int) -> AnyEntry:
+        self.looks += 1
+        return super().__getitem__(seq)
+
+
+def test_the_changes_since_the_users_newest_words_are_kept_up_without_reading_them_again() -> None:
+    rolls = random.Random(5)
+    for _ in range(60):
+        log, words, begun, looks = Reading(), 0, 0, 0
+        recent = RecentChanges(log)
+        for _ in range(40):
+            before, after = (FileState("file", sha256=each) for each in rolls.choices("abc", k=2))
+            files = (FileChange(f"/p/{rolls.randrange(3)}", before, after),)
+            if rolls.random() < 0.1:
+                entry: AnyEntry = Message(role="user", blocks=(Text("More."),))
+                words, begun = len(log) + 1, 0
+            elif begun:
+                entry, begun = FilesChanged(kept=begun, files=files), 0
+            elif rolls.random() < 0.2:
+                entry = Message(role="assistant", blocks=(Text("Well."),))
+            else:
+                entry, begun = FilesKept(call="c", files=files), len(log) + 1
+            log.append(log.stamp(entry, 1.0))
+            looked, found = log.looks, recent.files()
+            looks += log.looks - looked
+            assert found == {file.path: file for file in files_since(log, words).files}
+        assert 20 < looks <= len(log)
 
 
 class Counting(KeptFiles):

@@ -58,17 +58,44 @@ def files_since(log: Log, seq: int) -> FilesPast:
     return FilesPast(tuple(files[path] for path in sorted(files)), tuple(gaps))
 
 
-def newest_user_message(log: Log, before: int | None = None) -> int:
-    """The number of the user's newest message on any branch, or of the newest before entry `before`; 0: none.
+class RecentChanges:
+    """The files changed since the user's newest message in a log. Each entry of it is read once."""
 
-    Reads the entries after it.
-    """
-    newest = len(log) if before is None else before - 1
-    for number in range(newest, 0, -1):
-        entry = log[number]
-        if isinstance(entry, Delivered) or (isinstance(entry, Message) and entry.role == "user" and not entry.kind):
-            return number
-    return 0
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self._read = 0
+        self._begun: dict[int, FilesKept] = {}
+        self._files: dict[str, FilePast] = {}
+
+    def files(self) -> dict[str, FilePast]:
+        """These files, by path; what has begun and not ended counts as the last of their changes."""
+        for number in range(self._read + 1, len(self.log) + 1):
+            kind = self.log.kind(number)
+            if kind in {Delivered, Message} and _is_users(self.log[number]):
+                self._files, self._begun = {}, {}
+            elif kind in {FilesKept, FilesChanged}:
+                match self.log[number]:
+                    case FilesKept() as entry:
+                        self._begun[number] = entry
+                    case FilesChanged() as entry:
+                        self._begun.pop(entry.kept, None)
+                        for change in entry.files:
+                            self._files[change.place] = _changed(self._files.get(change.place), change)
+            self._read = number
+        files = dict(self._files)
+        for begun in self._begun.values():
+            for change in begun.files:
+                files[change.place] = _begun(files.get(change.place), change, by_call=bool(begun.call))
+        return files
+
+
+def _is_users(entry: AnyEntry) -> bool:
+    return isinstance(entry, Delivered) or (isinstance(entry, Message) and entry.role == "user" and not entry.kind)
+
+
+def _user_message(log: Log, before: int) -> int:
+    """The number of the user's newest message before entry `before`, on any branch; 0: none. Reads those between."""
+    return next((number for number in range(before - 1, 0, -1) if _is_users(log[number])), 0)
 
 
 class NewestChanges(msgspec.Struct, frozen=True):
@@ -98,7 +125,7 @@ def newest_changes(log: Log) -> NewestChanges:
             if not put_back and not (isinstance(reversed_one, FilesKept) and not reversed_one.call):
                 put_back = number
         elif (changed := ended.get(number)) is None or changed.files:
-            return NewestChanges(newest_user_message(log, number), put_back)
+            return NewestChanges(_user_message(log, number), put_back)
     return NewestChanges(0, put_back)
 
 

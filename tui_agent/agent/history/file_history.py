@@ -13,7 +13,7 @@ import msgspec
 
 from tui_agent.agent.record import Record
 from tui_agent.conversation.entries import FileChange, FilesChanged, FilesKept, file_change
-from tui_agent.conversation.file_changes import files_since, newest_changes, newest_user_message, unfinished
+from tui_agent.conversation.file_changes import RecentChanges, files_since, newest_changes, unfinished
 from tui_agent.conversation.log import Log
 from tui_agent.system.durable import in_thread, to_completion, uncancelled
 from tui_agent.text import first_of
@@ -54,6 +54,7 @@ class FileHistory:
         self._news: list[str] = []
         self._reported: set[str] = set()
         self._log: Log | None = None
+        self._recent = RecentChanges(Log())
         self._trees = [
             Tree(folder, self._excluded, kept, limits)
             for folder in folders
@@ -147,7 +148,9 @@ class FileHistory:
 
     def _before(self, paths: Iterable[Path], log: Log) -> tuple[FileChange, ...]:
         """The present state of the files; contents not saved since the user's newest words are saved now."""
-        past = {file.path: file for file in files_since(log, newest_user_message(log)).files}
+        if self._recent.log is not log:
+            self._recent = RecentChanges(log)
+        past = self._recent.files()
         found: list[FileChange] = []
         for path in paths:
             seen = look_at(path, self._limits.file_bytes)
