@@ -185,15 +185,17 @@ def _places() -> dict[str, str]:
     return {name: module for module, name in found}
 
 
-def __getattr__(name: str) -> object:
-    if name == "__all__":
-        return list(_places())
-    # What asks for another name with underscores, such as `__path__`, is the machinery of imports.
-    if name.startswith("__") or name not in _places():
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(_places()[name])
-    found: object = getattr(module, name, None) or import_module(f"{module.__name__}.{name}")
-    return found
+if not TYPE_CHECKING:  # which knows the names above, and no others
+
+    def __getattr__(name: str) -> object:
+        if name == "__all__":
+            return list(_places())
+        # What asks for another name with underscores, such as `__path__`, is the machinery of imports.
+        if name.startswith("__") or name not in _places():
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(_places()[name])
+        found: object = getattr(module, name, None) or import_module(f"{module.__name__}.{name}")
+        return found
 
 
 def __dir__() -> list[str]:
