@@ -4,6 +4,7 @@ import stat
 import tempfile
 import zlib
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -279,3 +280,18 @@ async def test_a_failed_open_gives_the_session_free(tmp_path: Path) -> None:
     (tmp_path / LOG_NAME).rmdir()
     store, _ = await reopened(tmp_path)
     await store.close()
+
+
+async def test_an_open_that_is_cancelled_gives_the_session_free(tmp_path: Path) -> None:
+    for turns in count(step=5):
+        opening = asyncio.create_task(LogStore.open(tmp_path))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if opening.done():
+            break
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        await (await LogStore.open(tmp_path)).close()
+    assert turns > 1
+    await opening.result().close()

@@ -32,7 +32,7 @@ from tui_agent.storage.rows import HEAD_KEY, Link, RowReader, as_text, beginning
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.store import check_numbers
 from tui_agent.storage.trace import Trace
-from tui_agent.system.durable import make_private_folder, sync_folder, uncancelled
+from tui_agent.system.durable import make_private_folder, sync_folder, to_completion, uncancelled
 from tui_agent.system.lenient import decoded
 
 LOG_NAME: Final = "checkpoints.sqlite"
@@ -99,8 +99,23 @@ class LogStore:
         """Open the session in `folder` for this process alone, or (`read_only`) beside another one.
 
         Of a file that sqlite no longer opens, what can still be read is saved first (see `load`). Raises `SessionBusy`
-        when another process writes to it, and `StorageError`.
+        when another process writes to it, and `StorageError`. If cancelled meanwhile, it leaves nothing open.
         """
+        opened: list[LogStore] = []
+
+        async def whole() -> None:
+            opened.append(await cls._open(folder, read_only))
+
+        try:
+            await to_completion(whole())
+        except BaseException:
+            for store in opened:
+                await store.close()
+            raise
+        return opened[0]
+
+    @classmethod
+    async def _open(cls, folder: Path, read_only: bool) -> "LogStore":
         path = folder / LOG_NAME
         if read_only:
             return cls(folder, await open_database(path, SCHEMA, read_only=True), None)
