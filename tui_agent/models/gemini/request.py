@@ -86,10 +86,11 @@ class GeminiEncoder:
             unsigned = unsigned and not isinstance(block, ToolCall)
         if message.role == "assistant":
             return encode({"role": "model", "parts": parts}) if parts else b""
-        # Gemini 3.6 and later refuse responses that share a content with anything else.
         answers = [part for part in parts if "functionResponse" in part]
         said = [part for part in parts if "functionResponse" not in part]
-        return b",".join(encode({"role": "user", "parts": each}) for each in (answers, said) if each)
+        # Later models refuse responses that share a content with anything else, earlier ones two contents of one role.
+        contents = (answers, said) if wants_signatures(self._model) else ([*answers, *said],)
+        return b",".join(encode({"role": "user", "parts": each}) for each in contents if each)
 
 
 def _calls_of(message: RequestMessage | None) -> dict[str, CallKey]:
