@@ -12,6 +12,7 @@ import tui_agent
 HANDED_OUT = {
     tui_agent.AgentContext,
     tui_agent.Branches,
+    tui_agent.CallHistory,
     tui_agent.ChangedFiles,
     tui_agent.DiskPersistence,
     tui_agent.Draft,
