@@ -11,7 +11,7 @@ from tests.tools.support import call
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_folder
 from tui_agent.tools.ripgrep import find_rg, search
-from tui_agent.tools.search.finding import Grep
+from tui_agent.tools.search.finding import Glob, Grep
 
 
 async def test_a_search_that_never_ends_is_killed_when_it_is_cancelled(tmp_path: Path) -> None:
@@ -103,8 +103,18 @@ async def test_what_a_killed_search_left_unfinished_is_not_taken_for_a_name(prog
     script(program, r"printf 'whole\0hal'; kill -KILL $$")
     with open_folder(tmp_path) as folder:
         async with search(("--files", "--null"), folder) as rg:
-            assert [record async for record in rg.records(b"\0")] == [b"whole"]
-            assert await rg.errors() == "rg ended with -9"
+            records = rg.records(b"\0")
+            assert await anext(records) == b"whole"
+            with pytest.raises(ToolFailure, match="broke off"):
+                await anext(records)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a running process")
+async def test_an_ignore_file_without_end_ends_a_search_and_not_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "a.py").touch()
+    (tmp_path / ".gitignore").symlink_to("/dev/zero")
+    with pytest.raises(ToolFailure, match="broke off"):
+        await call(Glob(), tmp_path, pattern="*.py")
 
 
 async def test_an_older_ripgrep_is_named(program: Path, tmp_path: Path) -> None:

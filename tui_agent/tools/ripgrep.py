@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 import sysconfig
@@ -18,6 +19,9 @@ from tui_agent.tools.base import ToolFailure
 
 TIMEOUT = 60.0
 """Seconds a search may take."""
+
+MEMORY = 1 << 30
+"""Bytes of memory a search may take, on Linux: an ignore file may be a link to ``/dev/zero``, and is read whole."""
 
 OPEN_FILES = "/proc/self/fd"
 """Where Linux has what a process has open."""
@@ -42,7 +46,10 @@ class RunningSearch:
                 yield record
 
     async def batches(self, separator: bytes) -> AsyncIterator[list[bytes]]:
-        """As `records`, in batches as they arrive; yields to the event loop in between."""
+        """As `records`, in batches as they arrive; yields to the event loop in between.
+
+        Raises ToolFailure after the last one if the search was killed before it was done.
+        """
         output = self._process.stdout
         if output is None:
             return
@@ -52,6 +59,11 @@ class RunningSearch:
             yield whole
             # Reading buffered data does not yield.
             await asyncio.sleep(0)
+        if (status := await self._process.wait()) < 0:
+            raise ToolFailure(
+                f"The search broke off (signal {-status}): it may have taken over {MEMORY >> 30} GB of memory.",
+                "Narrow the path, or see whether an ignore file such as .gitignore is a link to something endless.",
+            )
 
     async def errors(self) -> str:
         """Wait until it ends; returns its error output if it failed (exit code 1 means that nothing matched)."""
@@ -94,6 +106,9 @@ async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None =
     except (OSError, ValueError) as error:
         raise ToolFailure(f"The search could not be started: {error}.", "Use a command such as grep.") from error
     running = RunningSearch(process)
+    if limit := getattr(resource, "prlimit", None):
+        with suppress(OSError):  # it has ended
+            limit(process.pid, resource.RLIMIT_DATA, (MEMORY, MEMORY))
     try:
         async with asyncio.timeout(TIMEOUT):
             yield running
