@@ -171,6 +171,10 @@ def test_what_is_forecast_is_what_is_done_and_what_it_costs(seeds: range) -> Non
             assert seen.ahead.frees >= LEAST_BATCH, seen
         if due is None or due.in_background:
             assert done == [], seen
+            later = [each for each in talk.engine.view.log.entries()[length:] if isinstance(each, Summarized)]
+            if later and due is not None and due.price is not None:
+                # Whether the call after it costs less or more: the cache has been filled meanwhile.
+                assert (later[0].saved_usd > 0) is (due.price.before > due.price.call), seen
         elif due.step == "clear":
             (cleared,) = done
             assert isinstance(cleared, Cleared)
