@@ -179,7 +179,7 @@ def call_rows(seen: ViewAtCall, count: int, window: int, width: int) -> Iterator
         (f"  {clock_text(call.time)}  {one_line(model_label(call.model), 40)}{branch}", "muted"),
     )
     cost = money_text(call.cost_usd)
-    writing = f", and {money_text(call.writing_usd)} for writing summaries before it" if call.writing_usd else ""
+    writing = f", and {money_text(call.writing_usd)} for summaries" if call.writing_usd else ""
     yield plain_row((f"  {cost}", "base"), (f" for {used.output_tokens:,} tokens of answer{writing}", "muted"))
     read, written = used.cache_read_tokens, used.cache_write_tokens
     fresh = max(0, used.input_tokens - read - written)
