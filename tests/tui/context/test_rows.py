@@ -181,9 +181,9 @@ def test_a_step_costs_nothing_where_the_model_is_free() -> None:
 
 
 def test_a_switch_says_what_fires_and_what_it_costs() -> None:
-    seen_preview = SwitchPreview(HOSTILE, "b", 150_000, 1_000_000, 200_000, (), "compact", 0.6, 0.02, None, 3)
+    seen_preview = SwitchPreview(HOSTILE, "b", 150_000, 20_000_000, 200_000, (), "compact", 0.6, 0.02, None, 3)
     shown = "\n".join(texts(switch_rows(seen_preview), 90))
-    figures = ("15% of 1,000,000", "75% of 200,000", "$0.600", "$0.020", "$?", "3 blocks")
+    figures = ("<1% of 20,000,000", "75% of 200,000", "$0.600", "$0.020", "$?", "3 blocks")
     for fact in ("older turns are summarised", *figures):
         assert fact in shown
     assert "\x1b" not in shown

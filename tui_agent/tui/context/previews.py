@@ -16,7 +16,7 @@ from tui_agent.context.changes import PreviewedStep, StepPreview
 from tui_agent.context.economics import StepPrice
 from tui_agent.context.effects import Refusal
 from tui_agent.context.forecast import price_lines
-from tui_agent.text import counted, money_text
+from tui_agent.text import counted, money_text, percent_text
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.drawing import before_after_line
 from tui_agent.tui.context.rows import ItemKey, item_rows, titled_rows
@@ -203,7 +203,7 @@ def switch_rows(seen: SwitchPreview) -> list[ListRow]:
 
 
 def _filled(label: str, tokens: int, window: int) -> ListRow:
-    share = f"{100 * tokens / window:.0f}% of {window:,}" if window else "window unknown"
+    share = f"{percent_text(tokens / window)} of {window:,}" if window else "window unknown"
     return ListRow(partial(before_after_line, label, tokens, window or tokens, share))
 
 
