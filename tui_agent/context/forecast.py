@@ -119,9 +119,9 @@ def step_due(due: Due, view: View, writers: Writers) -> StepAhead | None:
         price, writing = None, writers.usd(plan, view, here)
         if writing is not None:
             tail, renews = rewritten_by(plan, view, here), not plan.through
-            # One that is written meanwhile is entered after a call, from which the cache has everything.
-            meanwhile = here.in_background and here.model.cache != "none"
-            then = msgspec.structs.replace(here, kept=here.tokens) if meanwhile else here
+            # One that is written meanwhile is entered after a call, which fills the cache again.
+            filled = here.in_background and here.cold and here.model.cache != "none"
+            then = msgspec.structs.replace(here, kept=here.tokens) if filled else here
             price = step_price(then, after=plan.likely_after, tail=tail, writing=writing, renews=renews)
         return StepAhead(
             step="checkpoint" if plan.step == "checkpoint" else "compact",

@@ -193,8 +193,9 @@ def _ahead(stats: ContextStats, width: int, *, focused: bool, away: str) -> Iter
     key, said = None, sentence(seen)
     if (ahead := seen.ahead) is not None and ahead.step in PREVIEWS and ahead.frees:
         key = AheadKey(PREVIEWS[ahead.step])
-        # By hand all old results are cleared, and what comes later takes more than is there now.
-        what = "clearing all of them now" if key.step == "clear" else "it" if ahead.due else "one now"
+        # By hand all old results are cleared; what comes later takes more than is there now, and costs something else.
+        at_once = "it" if ahead.due and not ahead.in_background else "one now"
+        what = "clearing all of them now" if key.step == "clear" else at_once
         said += f" {'Enter' if focused else COMMANDS[key.step]} previews {what}."
     for start, end, _ in breaks(said, max(8, width - 4)):
         yield plain_row(("  " + said[start:end].strip(), "heading"), key=key)
