@@ -68,7 +68,7 @@ def _talk(**signed: str) -> ModelRequest:
         assistant("six", ToolCall("c5", "grep", "{}")),
         user(ToolResult("c5", "seven"), ODD, ToolResult("c9", "of no call")),
         assistant(Reasoning("eight", opaque)),
-        assistant("nine", Reasoning("unfinished", opaque)),
+        assistant("nine", Reasoning("unfinished", opaque), " "),
         user("ten"),
     )
     return ModelRequest("You help\ud800.", TOOLS, messages, 9_000, cache_edges=(0, 2, 4, 7, 9))

@@ -242,12 +242,8 @@ def encode_message(
 
 def _parts_of(message: RequestMessage, deferred: frozenset[str]) -> list[tuple[Block, Fields]]:
     """The parts of a message to send, each with its block."""
-    blocks = list(message.blocks)
-    # The API refuses a message that ends in thinking, as one does that was interrupted while the model was thinking.
-    while message.role == "assistant" and blocks and isinstance(blocks[-1], Reasoning):
-        blocks.pop()
     parts: list[tuple[Block, Fields]] = []
-    for block in blocks:
+    for block in message.blocks:
         given = original("anthropic", block)
         for each in parts_for(block, message.role, deferred) if given is None else map(_unmarked, given):
             if isinstance(block, ToolCall | ToolResult):
@@ -255,6 +251,10 @@ def _parts_of(message: RequestMessage, deferred: frozenset[str]) -> list[tuple[B
                 each |= {key: safe_id(call_id) for key, call_id in named.items() if key in each}
             if each.get("type") != "text" or str(each.get("text")).strip():
                 parts.append((block, each))
+    # The API refuses a message that ends in thinking, as one does that was interrupted while the model was thinking, or
+    # whose text is nothing but white space.
+    while message.role == "assistant" and parts and isinstance(parts[-1][0], Reasoning):
+        parts.pop()
     return parts
 
 
