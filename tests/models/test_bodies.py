@@ -135,7 +135,7 @@ def _openai() -> Iterator[tuple[str, bytes]]:
         ("all", talk, chat),
         ("blind, details", talk, replace(chat, sees=False, thoughts="details")),
         ("strict", talk, replace(chat, strict=True)),
-        ("counted", talk, replace(chat, counted=True)),
+        ("counted", talk, replace(chat, counted=True, model="kimi-k2")),
         ("no thoughts", talk, replace(chat, thoughts="")),
         ("other", short, replace(chat, counts=False, limit="max_completion_tokens", effort="high")),
         ("most effort", short, replace(chat, effort="max")),

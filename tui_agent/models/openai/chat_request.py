@@ -106,8 +106,9 @@ def _assistant_message(message: RequestMessage, options: ChatOptions) -> list[Fi
         return []
     fields: Fields = {"role": "assistant", "content": _content(texts, options) if texts else None}
     if options.thoughts == "content":
-        # DeepSeek refuses calls without it, also those that another model made.
-        fields["reasoning_content"] = "\n\n".join(filter(str.strip, reasoning))
+        # DeepSeek and Kimi refuse calls without it, also those of other models, and for Kimi an empty one is none.
+        none = " " if "kimi" in options.model.lower() else ""
+        fields["reasoning_content"] = "\n\n".join(filter(str.strip, reasoning)) or none
     if options.thoughts == "details" and details:
         fields["reasoning_details"] = details
     if calls:
