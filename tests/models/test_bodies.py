@@ -131,12 +131,15 @@ def _openai() -> Iterator[tuple[str, bytes]]:
     short = ModelRequest("", (), (user("go"),), 10)
     chat = ChatOptions("m", "max_tokens", "content", sees=True)
     talk = _talk(details='["{\\"n\\":1}"]')
+    called = replace(short, messages=(user("go"), assistant(ToolCall("c", "see", "{}")), user(ToolResult("c", "it"))))
     for name, request, options in (
         ("all", talk, chat),
         ("blind, details", talk, replace(chat, sees=False, thoughts="details")),
         ("strict", talk, replace(chat, strict=True)),
         ("counted", talk, replace(chat, counted=True, model="kimi-k2")),
         ("no thoughts", talk, replace(chat, thoughts="")),
+        ("excused", called, replace(chat, thoughts="details", model="google/gemini-3-pro")),
+        ("not excused", called, replace(chat, thoughts="details", model="google/gemini-2.5-pro", empty=True)),
         ("other", short, replace(chat, counts=False, limit="max_completion_tokens", effort="high")),
         ("most effort", short, replace(chat, effort="max")),
     ):  # fmt: skip

@@ -33,6 +33,7 @@ from tui_agent.models.openai.adapter import OpenAiModel
         ("deepseek:deepseek-v4-pro", "This is not a multimodal model", "images"),
         ("vllm:m", "thinking is enabled but reasoning_content is missing in call message 3", "thoughts"),
         ("llamacpp:m", "the `reasoning_content` in the thinking mode must be passed back", ""),
+        ("lmstudio:m", "Invalid 'content': 'content' field must be a string or an array of objects.", "empty"),
         ("vllm:m", "something else", ""),
         ("vllm:m", "stream_options: context_length_exceeded, maximum context length is 8192 tokens", ""),
         ("vllm:m", "stream_options: Invalid signature in thinking block", ""),
@@ -45,7 +46,7 @@ def test_what_a_server_refused_is_left_out_once(model: str, said: str, left_out:
     def now() -> dict[str, object]:
         names = {"counts": asked._counts, "summaries": asked._summaries, "reasons": asked._reasons}
         more = {"limit": asked._service.limit, "strict": asked._strict, "images": asked._profile.images}
-        return {**names, **more, "thoughts": asked._service.thoughts}
+        return {**names, **more, "thoughts": asked._service.thoughts, "empty": asked._empty}
 
     before = now()
     assert not asked._drops_refused(ErrorReply(403, "", said))

@@ -72,6 +72,9 @@ _NO_TOOLS = re.compile(
 _STRICT = re.compile(r"0-9, with a length of 9|unexpected role '(?:user|system)' after role 'tool'")
 """How Mistral's models refuse call ids in another format than theirs, and user messages right after a result."""
 
+_NOT_NULL = re.compile(r"'content' (?:field must|to) be a string")
+"""How LM Studio and llama.cpp refuse calls whose text is null."""
+
 _WANTS_REASONING = re.compile(r"reasoning_content\W.{0,60}?(?:must be passed back|is missing)")
 """How DeepSeek and Moonshot refuse calls without the reasoning that led to them, through whatever gateway."""
 
@@ -90,7 +93,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         self._counts = True
         self._reasons = reasons(profile.id)
         self._summaries = True
-        self._strict = False
+        self._strict = self._empty = False
         self._facts: ServerFacts | None = None
         self._given = profile
         self._tokens = counts_of(root(self._service))
@@ -318,7 +321,15 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         service = self._service
         counted = "kimi-k2" in model.lower()
         options = ChatOptions(
-            model, service.limit, service.thoughts, sees, self._counts, self._strict, self._profile.effort, counted
+            model,
+            service.limit,
+            service.thoughts,
+            sees,
+            self._counts,
+            self._strict,
+            self._profile.effort,
+            counted,
+            self._empty,
         )
         return self._chat.encode(request, options)
 
@@ -357,6 +368,8 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
             self._service = structs.replace(self._service, limit="max_completion_tokens")
         elif not self._strict and _STRICT.search(said):
             self._strict = True
+        elif not self._empty and _NOT_NULL.search(said):
+            self._empty = True
         elif self._service.thoughts == "dropped" and _WANTS_REASONING.search(said):
             self._service = structs.replace(self._service, thoughts="content")
         elif self._profile.images and _NO_PICTURES.search(said):

@@ -19,6 +19,7 @@ from tui_agent.models.encoding import (
     result_text,
     unseen,
 )
+from tui_agent.models.gemini.request import SENTINEL, wants_signatures
 from tui_agent.models.openai.service import Thoughts
 from tui_agent.models.originals import original
 
@@ -37,7 +38,8 @@ class ChatOptions(msgspec.Struct, frozen=True):
 
     `limit`: the parameter with the most tokens of the answer. `sees`: the model accepts pictures. `counts`: ask for
     usage. `strict`: call ids must be nine letters or digits, and only the model may speak right after a result
-    (Mistral). `counted`: call ids must look as the model writes them (Kimi K2).
+    (Mistral). `counted`: call ids must look as the model writes them (Kimi K2). `empty`: an answer without text has an
+    empty one (LM Studio).
     """
 
     model: str
@@ -48,6 +50,7 @@ class ChatOptions(msgspec.Struct, frozen=True):
     strict: bool = False
     effort: str = ""
     counted: bool = False
+    empty: bool = False
 
 
 class ChatEncoder:
@@ -68,7 +71,7 @@ class ChatEncoder:
         made = self._pieces.of(
             request.messages,
             lambda message, before: _encoded(message, before, options),
-            variant=(options.thoughts, options.sees, options.strict),
+            variant=(options.thoughts, options.sees, options.strict, options.empty),
             keep=not request.one_off,
         )
         pieces = [piece for piece in made if piece]
@@ -104,13 +107,16 @@ def _assistant_message(message: RequestMessage, options: ChatOptions) -> list[Fi
                 calls += [call_for(block, call_id)] if given is None else [{**each, "id": call_id} for each in given]
     if not texts and not calls:
         return []
-    fields: Fields = {"role": "assistant", "content": _content(texts, options) if texts else None}
+    none = "" if options.empty else None
+    fields: Fields = {"role": "assistant", "content": _content(texts, options) if texts else none}
     if options.thoughts == "content":
         # DeepSeek and Kimi refuse calls without it, also those of other models, and for Kimi an empty one is none.
-        none = " " if "kimi" in options.model.lower() else ""
-        fields["reasoning_content"] = "\n\n".join(filter(str.strip, reasoning)) or none
-    if options.thoughts == "details" and details:
-        fields["reasoning_details"] = details
+        thought = "\n\n".join(filter(str.strip, reasoning))
+        fields["reasoning_content"] = thought or (" " if "kimi" in options.model.lower() else "")
+    if options.thoughts == "details":
+        details += _excuse(calls, details, options.model)
+        if details:
+            fields["reasoning_details"] = details
     if calls:
         fields["tool_calls"] = calls
     return [fields]
@@ -150,6 +156,16 @@ def _details(block: Reasoning) -> list[Fields]:
     """OpenRouter's details of reasoning, as they were streamed."""
     details = read_opaque(block.opaque).get("details", "")
     return [msgspec.json.decode(each, type=Fields) for each in msgspec.json.decode(details or "[]", type=list[str])]
+
+
+def _excuse(calls: list[Fields], details: list[Fields], model: str) -> list[Fields]:
+    """What excuses a step of another model, or of none, to Gemini behind OpenRouter, which wants it signed."""
+    name = model.rpartition("/")[2]
+    signed = any(detail.get("type") == "reasoning.encrypted" for detail in details)
+    if not calls or signed or not name.startswith("gemini-") or not wants_signatures(name):
+        return []
+    kind = {"type": "reasoning.encrypted", "format": "google-gemini-v1", "index": 0}
+    return [{**kind, "id": calls[0]["id"], "data": SENTINEL}]
 
 
 def _add_detail(detail: Fields, before: list[Fields]) -> None:
