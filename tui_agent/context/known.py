@@ -181,7 +181,7 @@ class KnownContext:
         tokens, model, growth, limits = self.tokens, self.model, self.meter.growth, self.limits()
         sizes, window, small = self.meter.breakdown(self.view), limits.window.tokens, self.model.small
         model = priced(model, self.next_hours)
-        words = words_limit(self.settings.compaction.user_words_tokens, window)
+        words = words_limit(self.settings.compaction.user_words_tokens, limits.budget)
         *examined, least_results = self._least_results
         now, then = self.view.prefix, self._renewed_prefix
         return Situation(

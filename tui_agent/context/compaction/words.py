@@ -7,8 +7,9 @@ oldest are left out. Pinned messages are shown where they stood, so they take no
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
+from tui_agent.context.budget import Budget
 from tui_agent.context.cutting import head, tail
-from tui_agent.context.economics import Situation
+from tui_agent.context.economics import SUMMARIES_HISTORY_SHARE, Situation
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.request import said_text, words_block
 from tui_agent.conversation.sizes import TextSize, size_of_text
@@ -24,9 +25,15 @@ _BREAK_CHARS: Final = 200
 """A cut moves by at most so many characters, so that it falls between two lines or words."""
 
 
-def words_limit(setting: int, window: int) -> int:
-    """The most tokens for the words: the setting, but at most a tenth of a known window."""
-    return min(setting, window // WINDOW_SHARE) if window else setting
+def words_limit(setting: int, budget: Budget) -> int:
+    """The most tokens for the words: the setting, but in a known window at most their share of it and of the history.
+
+    In a small window the tools take more than half: with a tenth of it for the words, a summary and the next message
+    would have no room.
+    """
+    if not budget.known:
+        return setting
+    return min(setting, budget.window // WINDOW_SHARE, budget.history // SUMMARIES_HISTORY_SHARE)
 
 
 def words_to_keep(
@@ -38,7 +45,7 @@ def words_to_keep(
     long.
     """
     pinned = {group.first for group in groups if group.pinned}.union(whole)
-    limit = words_limit(here.settings.compaction.user_words_tokens, here.budget.window)
+    limit = words_limit(here.settings.compaction.user_words_tokens, here.budget)
     return kept_words(said, last=last, limit=limit, tokens_of=here.mixed_tokens_of, pinned=pinned)
 
 
