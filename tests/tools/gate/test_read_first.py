@@ -52,6 +52,7 @@ FILES: list[tuple[str, list[str]]] = [
     ("cat note.txt", []),  # runs nothing
     ("cargo build", []),  # what it reads first is not there
     ("python3.12 tools/gen.py", PYTHON),  # an interpreter with its version
+    ("python -W error tools/gen.py", PYTHON),  # after the value of an option
     ("python -m pkg", ["conftest.py", "pkg/__init__.py", "pkg/__main__.py"]),
     ("run", ["run"]),  # the first word, by its bare name
     ("cat run", []),  # the same file is only read

@@ -61,6 +61,10 @@ _INTERPRETER: Final = regex(
     r"|Rscript|julia|octave|groovy|jbang|java|elixir|escript|runghc|runhaskell|ocaml|racket|guile|tclsh|expect|pwsh|swift"
     r"|dart|fsi|zx|gnuplot|bb|m4|bc|am|crontab|\.read)[\d.]*"
 )
+_WITH_VALUE: Final = words(
+    "-C -E -I -O -R -W -X -cp -classpath -d -l -o -r --experimental-loader --import --loader --require"
+)
+"""Options of interpreters: after their value, what is run comes."""
 _SCRIPTS: Final = words(
     ".sh .bash .zsh .mk .mak .just .cmake .gradle .kts .rake .gemspec .nix .bzl .props .targets .yml .yaml"
 )
@@ -364,7 +368,8 @@ def _program(token: str) -> str:
 def _run(tokens: Sequence[str], folder: Path, look: _Look) -> Iterator[Path]:
     """The files among these words that are run or included, rather than only worked on, and were not found before."""
     in_package = "node_modules" in folder.parts
-    for before, token in dict.fromkeys(zip(("", *tokens), tokens, strict=False)):
+    for option, word, token in dict.fromkeys(zip(("", "", *tokens), ("", *tokens), tokens, strict=False)):
+        before = option if option in _WITH_VALUE else word
         name = token.partition("=")[2] if token.startswith("-") else token
         if not _is_name(token) or look.lacks(folder, name) or (folder, before, token) in look.done:
             continue
