@@ -64,29 +64,19 @@ class RecentChanges:
     def __init__(self, log: Log) -> None:
         self.log = log
         self._read = 0
-        self._begun: dict[int, FilesKept] = {}
         self._files: dict[str, FilePast] = {}
 
     def files(self) -> dict[str, FilePast]:
-        """These files, by path; what has begun and not ended counts as the last of their changes."""
+        """These files, by path; not what was begun and has not ended."""
         for number in range(self._read + 1, len(self.log) + 1):
-            kind = self.log.kind(number)
-            if kind in {Delivered, Message} and _is_users(self.log[number]):
-                self._files, self._begun = {}, {}
-            elif kind in {FilesKept, FilesChanged}:
-                match self.log[number]:
-                    case FilesKept() as entry:
-                        self._begun[number] = entry
-                    case FilesChanged() as entry:
-                        self._begun.pop(entry.kept, None)
-                        for change in entry.files:
-                            self._files[change.place] = _changed(self._files.get(change.place), change)
+            entry = self.log[number] if self.log.kind(number) in {Delivered, FilesChanged, Message} else None
+            if isinstance(entry, FilesChanged):
+                for change in entry.files:
+                    self._files[change.place] = _changed(self._files.get(change.place), change)
+            elif entry is not None and _is_users(entry):
+                self._files = {}
             self._read = number
-        files = dict(self._files)
-        for begun in self._begun.values():
-            for change in begun.files:
-                files[change.place] = _begun(files.get(change.place), change, by_call=bool(begun.call))
-        return files
+        return self._files
 
 
 def _is_users(entry: AnyEntry) -> bool:
