@@ -6,15 +6,18 @@ to what a new repository holds.
 """
 
 import os
+import pickle
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from typing_extensions import override
 
 from tui_agent.regex import regex
 from tui_agent.system.durable import make_private_folder, write_file
@@ -49,7 +52,7 @@ _RAW: Final = ("--raw", "-z", "-c", "--no-renames", "--no-abbrev", "--no-ext-dif
 _LOG: Final = ("log", "--stdin", *_RAW, "--format=@commit %h")
 
 
-class GitState(msgspec.Struct, frozen=True):
+class GitState(msgspec.Struct, frozen=True, dict=True):
     """The stamps of a git folder's files, the objects that they name, and those that only logs name.
 
     With none of them, the state before a repository was made.
@@ -58,6 +61,19 @@ class GitState(msgspec.Struct, frozen=True):
     stamps: frozenset[tuple[str, int, int, int]] = frozenset()
     names: frozenset[bytes] = frozenset()
     logged: frozenset[bytes] = frozenset()
+
+    @cached_property
+    def _pickled(self) -> bytes:
+        # For each command, the journal has the state, which few commands change.
+        return pickle.dumps((self.stamps, self.names, self.logged))
+
+    @override
+    def __reduce__(self) -> tuple[Callable[[bytes], "GitState"], tuple[bytes]]:
+        return _unpickled, (self._pickled,)
+
+
+def _unpickled(data: bytes) -> GitState:
+    return GitState(*pickle.loads(data))  # noqa: S301 - written above
 
 
 class Held(msgspec.Struct, frozen=True):
