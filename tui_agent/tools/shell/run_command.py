@@ -242,7 +242,7 @@ class RunCommand(BuiltIn):
                 await self._sandbox.ready(request, ask)
             await ready(request)
             if prepared.bounds is None and (changed := await asyncio.to_thread(self._changed, request.arguments[-1])):
-                raise ToolFailure(f"Nothing was run. {changed}", "Call again, and the user is asked.")
+                raise ToolFailure(f"Nothing was run. {changed}", "Run it again, and the change is shown first.")
             running = RunningCommand(request, on_output=on_output)
             await running.started()
             return running
