@@ -130,6 +130,7 @@ async def test_a_domain_is_allowed_with_the_ports_of_the_web_and_where_no_rule_n
         for host, port, allowed in (
             *(("a.example", 443, True), ("a.example.", 80, True), ("a.example", 22, False), ("b.a.example", 22, True)),
             *(("example", 443, False), ("bad.example", 443, False), ("BAD.example.", 443, False)),
+            *(("bad.example", 80, False), ("9.9.9.8", 80, False)),
             *(("9.9.9.9", 443, True), ("151587081", 443, True), ("9.9.9.8", 443, False), ("0x9090908", 443, False)),
         ):
             assert (b"at a public address" in await say(at, connect(host, port))) == allowed, host

@@ -177,7 +177,9 @@ class Proxy:
         raise _Refused("it cannot be reached at a public address")
 
     def _is_allowed(self, address: WebAddress, port: int) -> bool:
-        if any(not rule.pattern or matches(rule.pattern, address.text) for rule in self._limits):
+        # A rule names a domain with one scheme; the other is no way around it.
+        forms = [f"{scheme}://{address.origin.partition('://')[2]}/" for scheme in ("http", "https")]
+        if any(not rule.pattern or matches(rule.pattern, form) for rule in self._limits for form in forms):
             return False
         names = (f"{address.host}:{port}", *((address.host,) if port in _PORTS else ()))
         return any(
