@@ -59,13 +59,14 @@ _SHORTEST_PREFIX = 3
 _MOST_WORDS = 32
 _WORD_LENGTH = 64
 _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-"""Scripts that put no spaces between words."""
+"""Scripts that put no spaces between words: there each two letters are looked for, anywhere."""
 _INDIC = r"\u0900-\u0963\u0966-\u0dff"
 """Scripts whose vowel signs are no letters to `re`."""
-_WORD = re.compile(rf"[^\W_][\w{_INDIC}{_UNSPACED}]*")
-_RUN = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
-_PREFIXED = re.compile("[\u0590-\u06ff]")
-"""Hebrew and Arabic, which write articles and prepositions as one word with what follows."""
+_WORD = re.compile(
+    rf"(?=([{_UNSPACED}]{{2}})).|(?<![{_UNSPACED}])[{_UNSPACED}]|[^\W_{_UNSPACED}](?:[\w{_INDIC}](?<![{_UNSPACED}]))*"
+)
+_ANYWHERE = re.compile(rf"[{_UNSPACED}]|[\u0590-\u06ff]{{3}}")
+"""Hebrew and Arabic write articles and prepositions as one word with what follows."""
 _QUOTES = ('""', "''", "``", "“”", "„“", "«»")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _STEM_LENGTH = 60
@@ -235,7 +236,8 @@ def _search(
 ) -> RecallHits:
     """The best `limit` hits for `query` in `passages`, which are read once or twice."""
     found = _arranged(_quoting(passages(), _variants(query)), unseen)
-    words = _words(query)
+    found_words = (match[1] or match[0] for match in _WORD.finditer(comparable(query)))
+    words = list(dict.fromkeys(word[:_WORD_LENGTH] for word in found_words))[:_MOST_WORDS]
     # What is in view is known already: it does not keep what was asked for from being found by its words.
     all_in_view = unseen.hidden is not None and all(standing is _Standing.IN_VIEW for _, standing in found)
     if words and (not found or (len(found) < limit and all_in_view)):
@@ -271,31 +273,14 @@ def _quoting(passages: Iterable[_Passage], quotes: Sequence[str]) -> list[_Found
     return sorted(best, key=lambda one: (-one.passage.seq, one.number))
 
 
-def _words(query: str) -> list[str]:
-    """The words of a query, as they are compared; where nothing stands between words, each two letters instead."""
-    runs = [run for word in _WORD.findall(comparable(query)) for run in _RUN.findall(word[:_WORD_LENGTH])]
-    pairs = (
-        [run[at : at + 2] for at in range(max(1, len(run) - 1))] if _stands_anywhere(run) else [run] for run in runs
-    )
-    return list(dict.fromkeys(word for found in pairs for word in found))[:_MOST_WORDS]
-
-
-def _stands_anywhere(word: str) -> bool:
-    return re.match(f"[{_UNSPACED}]", word) is not None
-
-
-def _pattern(word: str) -> re.Pattern[str]:
-    """Finds a word, and longer ones that it begins; a short word stands for itself alone."""
-    short, literal = len(word) < _SHORTEST_PREFIX, re.escape(word)
-    if _stands_anywhere(word):
-        return re.compile(literal)
-    begins = "" if _PREFIXED.match(word) and not short else r"(?<![^\W_])"
-    return re.compile(rf"{begins}{literal}(?![^\W_])" if short else f"{begins}{literal}")
-
-
 def _with_words(passages: Iterable[_Passage], words: Sequence[str], limit: int) -> list[_Found]:
-    """Stretches with all the words, best first, or else the best ones with some of them."""
-    patterns = [(word, _pattern(word)) for word in words]
+    """Stretches with all the words, best first, or else the best ones with some of them; each word also stands for
+    longer ones it begins.
+    """
+    # A short word stands for itself alone.
+    ends = ((word, r"(?![^\W_])" if len(word) < _SHORTEST_PREFIX else "") for word in words)
+    whole = ((word, rf"(?<![^\W_]){re.escape(word)}{end}") for word, end in ends)
+    patterns = [(word, re.compile(re.escape(word) if _ANYWHERE.match(word) else each)) for word, each in whole]
     counts: list[tuple[_Found, list[int]]] = []
     for number, passage in enumerate(passages):
         for start in range(0, max(1, len(passage.text) - OVERLAP), STRIDE):
