@@ -147,6 +147,8 @@ async def open_database(
     except BaseException:
         # Its thread was told to end; what it says of that must find the event loop still there.
         await to_completion(asyncio.to_thread(connection._thread.join))
+        for each in opened:
+            each.connection.close()
         raise
     return Database(opened[0], connection, path)
 
