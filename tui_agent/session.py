@@ -74,6 +74,7 @@ from tui_agent.storage.sessions import (
     subtask_folders,
     window_of,
 )
+from tui_agent.system.durable import uncancelled
 from tui_agent.system.programs import keep_out_of
 from tui_agent.text import counted, expanded
 from tui_agent.tools.agentic import agentic_tools
@@ -143,6 +144,7 @@ class Session(msgspec.Struct, eq=False):
         stricter = (mode for mode in get_args(PermissionMode) if mode == noted)
         gate.mode = next((mode for mode in stricter if tightens(MODE_KEY, gate.mode, mode)), gate.mode)
 
+    @uncancelled
     async def close(self) -> None:
         """End what runs, write what is pending, close the files; a new session's folder is removed if nothing was said.
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,6 +189,22 @@ async def test_two_agents_cannot_have_one_conversation(tmp_path: Path) -> None:
         with pytest.raises(Exception, match="open"):
             async with Agent.open(tmp_path, model="offline"):
                 pass
+
+
+async def test_a_close_that_is_cancelled_closes_everything(tmp_path: Path) -> None:
+    before, model = set(threading.enumerate()), Scripted(*saying("Yes."))
+    kept = await Persistence.on_disk(tmp_path)
+    agent = Agent(model, persistence=kept)
+    await agent.ask("Well?")
+    for close in (agent.close, kept.close):
+        closing = asyncio.create_task(close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+    assert model.closed
+    started = {each.name for each in threading.enumerate() if each not in before}
+    assert all(name.startswith("asyncio_") for name in started), started
 
 
 async def test_an_engine_over_another_conversation_is_refused() -> None:

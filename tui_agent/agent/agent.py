@@ -51,7 +51,7 @@ from tui_agent.settings import Settings
 from tui_agent.settings.writing import with_setting
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Kind
-from tui_agent.system.durable import to_completion
+from tui_agent.system.durable import to_completion, uncancelled
 from tui_agent.telemetry.telemetry import Telemetry
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.base import (
@@ -555,7 +555,7 @@ class Agent:
             try:
                 yield OpenSubtask(name, model.profile.name, agent)
             finally:
-                await to_completion(agent.close())
+                await agent.close()
         finally:
             await to_completion(kept.close())
 
@@ -650,6 +650,7 @@ class Agent:
             self._record.append_soon(entry)
         return text
 
+    @uncancelled
     async def close(self) -> None:
         """Stop a running turn, flush the log, and close the model's connections. Raises `StorageError`."""
         if self.offered is not None:

@@ -205,6 +205,7 @@ class LogStore:
             raise ReadOnly(self.read_only)
         await self._database.write([_meta_step(values)])
 
+    @uncancelled
     async def close(self) -> None:
         try:
             if self._trace is not None:
