@@ -1,10 +1,14 @@
 """Another model in the middle of a session: whose reasoning goes where, what still fits, and what each has cost."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec import structs
+from typing_extensions import override
 
 from tests.agent.billing import billed, counted
+from tests.agent.models import PROFILE, Scripted, answers
 from tests.agent.serving import MODELS, Serve
 from tests.agent.summaries import HANDOVER, Reader
 from tests.agent.talking import failures, goes_on, of, pages, say, talking
@@ -14,9 +18,11 @@ from tests.servers.gemini import GeminiServer
 from tests.servers.script import Call, ParsedRequest, Step
 from tests.servers.server import ProtocolServer
 from tui_agent.agent import events
+from tui_agent.agent.agent import Agent
 from tui_agent.agent.commands.table import run_command
-from tui_agent.conversation.blocks import Reasoning
+from tui_agent.conversation.blocks import Reasoning, Text
 from tui_agent.conversation.entries import Message, Summarized
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.catalogue import CATALOGUE
 
 PAGES = 32
@@ -32,6 +38,30 @@ def thinking(request: ParsedRequest) -> Step:
 
 def bodies(server: ProtocolServer, since: int = 0) -> list[str]:
     return [request.body.decode() for request in server.model_requests[since:]]
+
+
+async def test_a_switch_that_is_cancelled_is_none() -> None:
+    class Slow(Scripted):
+        @override
+        async def describe(self) -> ModelProfile:
+            await asyncio.sleep(60)
+            return PROFILE
+
+    before, after = Scripted(answers(Text("Here."))), Slow(profile=structs.replace(PROFILE, id="slow"))
+    async with Agent(before) as agent:
+        await agent.ask("Hello?")
+        switching = asyncio.create_task(agent.swap_model(after))
+        await asyncio.sleep(0.1)
+        switching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await switching
+        assert (agent.profile.id, agent.engine.model.id, before.closed, after.closed) == (
+            "scripted",
+            "scripted",
+            False,
+            True,
+        )
+        assert await agent.ask("And now?") == "Here."
 
 
 @pytest.mark.parametrize("first", MODELS)

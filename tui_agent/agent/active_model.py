@@ -152,14 +152,19 @@ class ActiveModel:
         await self._record.use_model(self._facts())
 
     async def take_over(self, model: Model | str) -> None:
-        """Switch to another model, by name or as a `Model`, from the next call on.
+        """Switch to another model, by name or as a `Model`, from the next call on; if cancelled, to none.
 
         Raises `UnknownModel`, `StorageError`.
         """
         if isinstance(model, str):
             model = await asyncio.to_thread(configured_model, self._record.engine.settings, model)
         before = self.model
-        await self._use(model)
+        try:
+            await self._use(model)
+        except BaseException:
+            await to_completion(self._use(before))
+            await model.close()
+            raise
         await before.close()
 
     async def _use(self, model: Model) -> None:
