@@ -34,6 +34,7 @@ def test_a_list_gets_items_where_its_schema_has_none() -> None:
         ("one two three", {"topic": "one", "text": "two three"}),
         ('"one two" three', {"topic": "one two", "text": "three"}),
         ("'one two' it's  the rest", {"topic": "one two", "text": "it's  the rest"}),
+        ('one "two three"', {"topic": "one", "text": "two three"}),
         ('text="a b" one two', {"text": "a b", "topic": "one two"}),
         ("text=a", {"text": "a"}),
         ("other=a b", {"topic": "other=a", "text": "b"}),

@@ -9,7 +9,7 @@ from tests.tui.app_of_parts import project_of_parts, send, until
 from tests.tui.context.test_panel import panel_of, read, talked
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.context.calls_screen import CallsScreen
-from tui_agent.tui.context.drawing import Column, strip_lines
+from tui_agent.tui.context.drawing import SIGNS, Column, strip_lines
 from tui_agent.tui.dialogs.reading import TextScreen
 from tui_agent.tui.painting.glyphs import ASCII
 from tui_agent.tui.painting.palette import Look, Palette
@@ -32,6 +32,7 @@ async def _text(app: TuiAgent, pilot: Pilot[object], key: str) -> str:
 
 
 async def test_a_person_goes_back_reads_compares_and_forks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tui_agent.tui.context.calls_screen.READ_AT_ONCE", 5)
     async with talked(project_of_parts(monkeypatch, tmp_path, parts=7), (80, 24)) as (app, pilot):
         await send(app, pilot, "/clear-results!")
         await read(app, pilot, 6)
@@ -39,10 +40,12 @@ async def test_a_person_goes_back_reads_compares_and_forks(monkeypatch: pytest.M
         panel.take_keys()
         await pilot.press("a")
         await until(pilot, lambda: shown(app) == 14)
-        await pilot.press("left")
-        await until(pilot, lambda: shown(app) == 13)
         screen = app.screen
         assert isinstance(screen, CallsScreen)
+        # The signs of many calls come later than their sizes.
+        await until(pilot, lambda: any(column.sign == SIGNS["cleared"][0] for column in screen._columns))
+        await pilot.press("left")
+        await until(pilot, lambda: shown(app) == 13)
         assert screen.seen is not None
         assert screen.seen.call.cleared > 0
         assert "# System prompt" in await _text(app, pilot, "enter")
