@@ -114,6 +114,7 @@ def test_a_printable_line_of_json_is_the_same_json_without_control_characters(va
         ('{"command": "ls -la", "timeout": 5}', "ls -la timeout=5"),
         ('{"path": "a.py", "old": "x", "new": "y"}', "a.py"),
         ('{"path": "a.py", "edits": [{"old": "x", "new": "y"}]}', "a.py"),
+        ('{"file_path": "a.py", "old_string": "x", "new_string": "y"}', "a.py"),
         ('{"pattern": "TODO", "path": "src"}', "TODO src"),
         ('{"pattern": "TODO", "path": "."}', "TODO"),
         ('{"path": "."}', "."),

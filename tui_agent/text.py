@@ -182,10 +182,12 @@ def printable(line: str) -> str:
     return "".join(c if c.isprintable() or c in _WIDE_SPACES else dumps(c)[1:-1] for c in line)
 
 
-_TELLING: Final = ("command", "pattern", "path", "url", "query", "question", "detail", "agent", "task", "plan")
+_PATHS: Final = ("path", "file_path")
+"""What a file is called here, and in sessions of Claude Code."""
+_TELLING: Final = ("command", "pattern", *_PATHS, "url", "query", "question", "detail", "agent", "task", "plan")
 """The arguments that best describe a call, most descriptive first."""
 
-_BULKY: Final = frozenset({"content", "old", "new", "edits", "steps", "choices"})
+_BULKY: Final = frozenset({"content", "old", "new", "old_string", "new_string", "edits", "steps", "choices"})
 """Arguments that are shown only inside the call's card."""
 
 _ARGUMENT_CHARS: Final = 120
