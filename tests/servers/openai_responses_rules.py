@@ -113,11 +113,15 @@ def _check_item(item: Any, where: str, spec: ModelSpec, issued: Collection[str])
         raise broken(f"Invalid type for '{where}': expected an object.")
     match item.get("type"):
         case "message":
-            known(item, ("type", "role", "content", "phase"), where)
+            answer = item.get("role") == "assistant"
+            known(item, ("type", "role", "content", *(("phase", "status") if answer else ())), where)
             kinds = {"user": ("input_text", "input_image"), "assistant": ("output_text",)}.get(
                 str(item.get("role")), ()
             )
             _check_parts(item.get("content"), kinds, where)
+            # The reference wants both; vLLM and gateways that hold to it refuse a message without.
+            if answer and (item.get("status") != "completed" or any("annotations" not in it for it in item["content"])):
+                raise broken(f"Missing required parameter: '{where}.status' or '{where}.content[0].annotations'.")
         case "reasoning":
             known(item, ("type", "id", "summary", "encrypted_content"), where)
             if "reasoning" not in spec.thinking:

@@ -106,9 +106,14 @@ PART_TYPES = frozenset({"input_text", "output_text", "input_image", "input_file"
 
 
 def _in_message(part: Fields) -> Fields:
-    """A part of what the model said, as a message of its own."""
+    """A part of what the model said, as a message of its own.
+
+    With its status and annotations: OpenAI does without, but vLLM and gateways that hold to the reference refuse it.
+    """
     extra = {"phase": phase} if (phase := part.pop("phase", None)) else {}
-    return {"type": "message", "role": "assistant", "content": [part], **extra}
+    if part.get("type") == "output_text":
+        part = {**part, "annotations": part.get("annotations") or []}
+    return {"type": "message", "role": "assistant", "status": "completed", "content": [part], **extra}
 
 
 def items_for(block: Block, role: str, call_id: Callable[[str], str], *, sees: bool = True) -> list[Fields]:
