@@ -1,6 +1,8 @@
 """The library: what `import tui_agent` offers, and that it costs nothing until it is used."""
 
 import inspect
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import get_args, get_type_hints
@@ -107,6 +109,24 @@ async def test_a_session_is_steered_by_code(tmp_path: Path, monkeypatch: pytest.
         assert not isinstance(await agent.context.undo(), tui_agent.Refusal)
     finally:
         await session.close()
+
+
+def test_nothing_of_a_closed_agent_is_kept() -> None:
+    """The first one of a process, too."""
+    script = """
+import asyncio, gc, weakref
+from tui_agent import Agent
+
+async def main():
+    async with Agent("offline") as agent:
+        await agent.ask("hello")
+    return weakref.ref(agent)
+
+kept = asyncio.run(main())
+gc.collect()
+assert kept() is None
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def test_reasoning_of_a_list_read_from_another_program_goes_back_with_it() -> None:

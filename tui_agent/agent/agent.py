@@ -101,7 +101,7 @@ class SessionParts(msgspec.Struct, frozen=True):
     files: FileHistory | None = None
     offered: OfferedTools | None = None
     extensions: tuple[ExtensionFolder, ...] = ()
-    hooks: Hooks = Hooks()
+    hooks: Hooks | None = None
     is_subtask: bool = False
     telemetry: Telemetry | None = None
     languages: LanguageServers | None = None
@@ -184,7 +184,7 @@ class Agent:
         engine.writers = structs.replace(engine.writers, own=frozenset(own))
         if workspace is None:
             workspace = Workspace(Path.cwd(), read_roots=(kept.folder,) if kept.folder is not None else ())
-        offered, hooks, ask = session.offered, session.hooks, ask or nobody
+        offered, hooks, ask = session.offered, session.hooks or Hooks(), ask or nobody
         self._subtasks = session.subtasks or SubtaskRunner(ask)
         self._subtasks.opener = self._open_subtask
         self._for_hooks = SubtaskRunner(ask)  # not among the session's: one of those may be waiting for it
@@ -534,7 +534,7 @@ class Agent:
         root, transcript = self._workspace.root, None
         if kept.folder is not None:
             transcript = HookTranscript(kept.folder / TRANSCRIPT, name, root, lambda: kept.view.log)
-        hooks = self._hooks.of_subtask(hooked, transcript) if spec.hooked else Hooks()
+        hooks = self._hooks.of_subtask(hooked, transcript) if spec.hooked else None
         telemetry = self._record.telemetry.of_subtask(name, hooked.kind)
         # The learned token ratios of a model apply to every conversation with it.
         ratios, thread = self.engine.meter.ratios, name if kept.folder is None else kept.folder.name
