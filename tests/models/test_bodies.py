@@ -151,7 +151,7 @@ def _openai() -> Iterator[tuple[str, bytes]]:
         ("all", sealed, reasoning),
         ("one-off", replace(short, one_off=True), reasoning),
         ("summarise", replace(sealed, messages=(user(window, "on"),), summarize=""), reasoning),
-        ("foreign", _talk(signature="s"), reasoning),
+        ("foreign", _talk(signature="s"), replace(reasoning, status=True)),
         ("blind, no reasoning", sealed, replace(reasoning, reasons=False, sees=False)),
         ("no summaries", short, replace(reasoning, summaries=False)),
         ("effort", short, replace(reasoning, summaries=False, effort="low")),

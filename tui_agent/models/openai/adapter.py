@@ -41,7 +41,7 @@ from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
 from tui_agent.models.openai.facts import ServerFacts, facts_in, facts_of_gateway, facts_of_props, merged
 from tui_agent.models.openai.responses_reply import ResponsesReply
 from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
-from tui_agent.models.openai.service import CACHE_S, OpenAiServer, addressed, may_be_gateway, root
+from tui_agent.models.openai.service import CACHE_S, OPENAI, OpenAiServer, addressed, may_be_gateway, root
 from tui_agent.models.openai.tokens import counts_of
 from tui_agent.models.prices import prices_by_name
 from tui_agent.models.provider import Provider
@@ -316,7 +316,8 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         if self._service.api == "responses":
             if not self._reasons:
                 self._limit_effort(())
-            responses = ResponsesOptions(model, self._reasons, self._summaries, sees, self._profile.effort)
+            status = self._service.id != OPENAI.id
+            responses = ResponsesOptions(model, self._reasons, self._summaries, sees, self._profile.effort, status)
             return self._responses.encode(request, responses)
         service = self._service
         counted = "kimi-k2" in model.lower()

@@ -18,7 +18,8 @@ SEPARATOR = "\n\n"
 
 class ResponsesOptions(msgspec.Struct, frozen=True):
     """The parts of a request that depend on the model: whether it reasons, whether to ask for summaries of its
-    reasoning (OpenAI: verified accounts only), and whether it accepts pictures.
+    reasoning (OpenAI: verified accounts only), and whether it accepts pictures. `status`: what it said has a status,
+    which vLLM and gateways that hold to the reference demand; OpenAI does without.
     """
 
     model: str
@@ -26,6 +27,7 @@ class ResponsesOptions(msgspec.Struct, frozen=True):
     summaries: bool
     sees: bool = True
     effort: str = ""
+    status: bool = False
 
 
 class ResponsesEncoder:
@@ -93,7 +95,7 @@ def _encoded(message: RequestMessage, options: ResponsesOptions) -> bytes:
             if each.get("type") in PART_TYPES and message.role == "user":
                 parts.append(each)
             else:
-                items.append(_in_message(each) if each.get("type") in PART_TYPES else each)
+                items.append(_in_message(each, options) if each.get("type") in PART_TYPES else each)
     # The API refuses reasoning that nothing follows, as in an answer interrupted while the model was thinking.
     while items and items[-1]["type"] == "reasoning":
         items.pop()
@@ -105,15 +107,14 @@ def _encoded(message: RequestMessage, options: ResponsesOptions) -> bytes:
 PART_TYPES = frozenset({"input_text", "output_text", "input_image", "input_file", "input_audio", "refusal"})
 
 
-def _in_message(part: Fields) -> Fields:
-    """A part of what the model said, as a message of its own.
-
-    With its status and annotations: OpenAI does without, but vLLM and gateways that hold to the reference refuse it.
-    """
+def _in_message(part: Fields, options: ResponsesOptions) -> Fields:
+    """A part of what the model said, as a message of its own."""
     extra = {"phase": phase} if (phase := part.pop("phase", None)) else {}
+    if options.status:
+        extra["status"] = "completed"
     if part.get("type") == "output_text":
         part = {**part, "annotations": part.get("annotations") or []}
-    return {"type": "message", "role": "assistant", "status": "completed", "content": [part], **extra}
+    return {"type": "message", "role": "assistant", "content": [part], **extra}
 
 
 def items_for(block: Block, role: str, call_id: Callable[[str], str], *, sees: bool = True) -> list[Fields]:
