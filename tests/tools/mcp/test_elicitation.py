@@ -94,8 +94,9 @@ async def test_a_long_default_is_given_whole(tmp_path: Path) -> None:
 async def test_only_the_user_declines(tmp_path: Path) -> None:
     result, asked = await filled_in(tmp_path, {"it": {"type": "string"}}, [], required=["it"])
     assert (result.action, len(asked)) == ("decline", 1)
-    result, asked = await filled_in(tmp_path, {}, ["yes"])
-    assert (result.action, len(asked)) == ("accept", 1)
+    for answer, action in (("yes", "accept"), ("no", "decline")):
+        result, asked = await filled_in(tmp_path, {}, [answer])
+        assert (result.action, len(asked)) == (action, 1)
 
 
 @pytest.mark.parametrize(
