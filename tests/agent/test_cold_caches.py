@@ -112,6 +112,14 @@ async def test_what_the_provider_says_of_a_miss_is_passed_on(tmp_path: Path, ser
     assert all(each.startswith("msg_") for each in asked[1:])
 
 
+def test_a_request_follows_only_an_answer_of_its_own_model() -> None:
+    watch, request = CacheWatch(), ModelRequest(system="", messages=(), tools=(), max_tokens=100)
+    for model, answer, follows in (("a", "msg_1", ""), ("a", "msg_2", "msg_1"), ("b", "resp_1", ""), ("a", "", "")):
+        watch.sends(model, request, WARM, edits=0, last=None)
+        assert watch.follows(model) == follows
+        watch.answered(Usage(), None, answer=answer)
+
+
 async def test_nothing_is_expected_of_a_provider_that_promises_nothing(tmp_path: Path, serve: Serve) -> None:
     server = serve(serving("gemini", lambda _: Step(text="I have read it."), 1_000_000))
     async with talking(tmp_path, {**STEADY, "model.id": MODELS["gemini"]}) as session:

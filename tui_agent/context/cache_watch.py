@@ -85,12 +85,12 @@ class _Sent(msgspec.Struct):
 class CacheWatch:
     """Compares each request of a conversation, and what it read from the cache, with the one before.
 
-    misses: since the program started, oldest first. newest: the provider's id of the newest answer.
+    misses: since the program started, oldest first.
     """
 
     def __init__(self) -> None:
         self.misses: list[CacheMiss] = []
-        self.newest = ""
+        self._newest = ""
         self._before: _Sent | None = None
         self._now: _Sent | None = None
         self._left_before = 0
@@ -105,7 +105,7 @@ class CacheWatch:
 
         `reason`: the provider's own for a miss. `answer`: its id of the answer.
         """
-        self.newest = answer
+        self._newest = answer
         before, now, expected = self._before, self._now, self._left_before
         if now is None:
             return None
@@ -121,6 +121,10 @@ class CacheWatch:
         miss = CacheMiss(part, expected, read, max(0.0, more), detail, reason)
         self.misses.append(miss)
         return miss
+
+    def follows(self, model: str) -> str:
+        """The provider's id of the newest answer, if this model gave it: another's servers have no such answer."""
+        return self._newest if self._before is not None and self._before.model == model else ""
 
     def report(self) -> list[str]:
         """Lines for people: how many calls missed, the reasons, and the newest miss; empty if there was none."""

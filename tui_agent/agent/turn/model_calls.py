@@ -365,7 +365,7 @@ class ModelCalls:
         await self._active.took(completed.timings or self._reply.timings, usage, kept)
 
     async def _listen(self, prepared: Prepared) -> None:
-        request = structs.replace(prepared.request, follows=self._caches.newest)
+        request = structs.replace(prepared.request, follows=self._caches.follows(self._active.profile.name))
         async with aclosing(stream_with_retries(self._active.model, request)) as stream:
             async for event in stream:
                 self._reply.first = self._reply.first or time.monotonic()
