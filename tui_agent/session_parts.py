@@ -17,6 +17,7 @@ from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.briefing.briefing import (
+    BY_NEED,
     OWN_INSTRUCTIONS,
     Briefing,
     SectionReader,
@@ -499,4 +500,5 @@ def briefing_of(
         ToolRegistry(tools).definitions,
         knowledge,
         offered,
+        BY_NEED,
     )

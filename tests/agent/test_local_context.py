@@ -65,6 +65,20 @@ async def test_a_window_that_is_set_is_what_the_model_is_loaded_with(
     assert server.loads == [("qwen3:8b", window)]
 
 
+@pytest.mark.parametrize(("window", "offered"), [(4_096, 5), (8_192, 14), (12_000, 20)])
+async def test_a_small_window_has_room_to_talk(window: int, offered: int, tmp_path: Path) -> None:
+    async with talking(tmp_path, {"context.context_window": str(window)}) as session:
+        told = await say(session, "read nothing.txt")
+        left_out = [each.text for each in of(events.Notice, told) if "left out" in each.title]
+        names = {tool.name for tool in session.agent.tools()}
+        assert names >= {"read_file", "run_command", "edit_file", "write_file", "recall"}
+        assert len(names) >= offered
+        assert bool(left_out) == (len(names) < 20)
+        assert all("agentic_research" in text and "recall" not in text for text in left_out)
+        await goes_on(session, *(f"Say something about the number {number}. " + "word " * 40 for number in range(25)))
+        assert of(events.Notice, await say(session, "And one thing more.")) == []
+
+
 async def test_a_subtask_is_answered_by_the_same_model(tmp_path: Path, serve: Serve) -> None:
     server = serve(OllamaServer(Script(after=Step(text="Forty-two."))))
     async with talking(tmp_path, {"model.id": MODEL}) as session:

@@ -20,6 +20,7 @@ from tui_agent.models.tokens import load_tokenizer
 from tui_agent.models.usage import Speed, Speedometer
 from tui_agent.settings.schema import Settings
 from tui_agent.system.durable import in_thread, to_completion
+from tui_agent.text import counted
 
 SmallModel = Callable[[str], Model | None]
 """Maps a provider to its cheaper model for summaries; None if there is none that can be asked."""
@@ -44,6 +45,7 @@ class ActiveModel:
         self._announced_chat_only: set[str] = set()
         self._announced_effort: set[tuple[str, str]] = set()
         self._agents_announced = False
+        self._announced_left_out: tuple[str, ...] = ()
         self._speeds = Speedometer()
         record.engine.use(self._facts())
         record.engine.renewed_prefix = self._prefix()
@@ -113,8 +115,8 @@ class ActiveModel:
         return waits and (keeps_none or self._record.engine.cache.state.cold) and not bound
 
     def take_news(self) -> Notice | None:
-        """What to tell the user, once: that the model is given no tools, not the effort that is set, or not yet the
-        tool for their first agents.
+        """What to tell the user, once: that the model is given no tools, or not all of them, not the effort that is
+        set, or not yet the tool for their first agents.
         """
         prefix, profile = self._record.view.prefix, self.profile
         if not profile.tools and profile.name not in self._announced_chat_only:
@@ -124,6 +126,15 @@ class ActiveModel:
                 title=f"{profile.id} calls no tools",
                 text="It is asked without them: it answers from what is in the conversation, and changes nothing.",
                 hint="Attach files with @, run commands with !, or choose a model that calls tools with /model.",
+            )
+        left_out, before = self._briefing.left_out if profile.tools else (), self._announced_left_out
+        self._announced_left_out = left_out
+        if left_out and left_out != before:
+            return Notice(
+                level="info",
+                title=f"A small window: {counted(len(left_out), 'tool')} left out",
+                text=f"{profile.id} is not told of {', '.join(left_out)}, so that there is room to talk.",
+                hint="A larger window has room for all: --context-window sets what the model's server has loaded.",
             )
         wanted = self._record.engine.settings.model.effort
         if wanted not in ("default", profile.effort) and (profile.name, profile.effort) not in self._announced_effort:

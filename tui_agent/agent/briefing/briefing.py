@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import date
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -21,9 +21,11 @@ from tui_agent.agent.briefing.included import included, rules_in
 from tui_agent.agent.briefing.tool_servers import OfferedTools, bounded
 from tui_agent.agent.extensions.agents import INTRODUCTION, RUN_AGENT, own_agents
 from tui_agent.agent.extensions.files import AGENTS, STYLES, ExtensionFolder, signature, style_text
+from tui_agent.context.counting import estimate
 from tui_agent.conversation.blocks import ToolDefinition, text_in, valid_text
 from tui_agent.conversation.entries import Message, Prefix, notice
 from tui_agent.conversation.log import Log
+from tui_agent.conversation.sizes import size_of_text, size_of_tools
 from tui_agent.settings.brought import CLAUDE, INCLUDING, RULES
 from tui_agent.settings.trust import CLAUDE_FOLDER
 from tui_agent.system.regular import read_at_most
@@ -41,6 +43,17 @@ INSTRUCTIONS_LIMIT = 40_000
 NEWS_LIMIT = 40_000
 """The most characters of one section in a notice."""
 _MOST_READ = 4 * 1024 * 1024  # bytes read of an instruction file; `INSTRUCTIONS_LIMIT` characters of it are kept
+
+BY_NEED: Final = (
+    *("read_file", "run_command", "edit_file", "write_file", "recall"),
+    *("list_dir", "grep", "glob", "submit_plan", "command_output", "stop_command", "ask_user", "todo"),
+    *("mark_task_done", "memory", "fetch_url"),
+)
+"""The session's tools in the order in which a small window has room for them; the others come after these."""
+ALWAYS: Final = 5
+"""How many of these are offered in any window."""
+PREFIX_SHARE: Final = 0.45
+"""The share of the window up to which system prompt and tools may take it; the rest is for the conversation."""
 
 _NAMES = {
     "project-instructions": "The project's instructions",
@@ -334,7 +347,8 @@ class Briefing:
     """Owns the current prefix: system prompt and tools. A conversation keeps the one in its log until it is renewed.
 
     `write`: makes the system prompt from the sections. Without `knowledge` and `offered` the prefix never changes. The
-    tool that runs the user's agents is offered only while there are agents.
+    tool that runs the user's agents is offered only while there are agents; in a small window, with `by_need`, only
+    the tools that are needed most.
     """
 
     def __init__(
@@ -343,8 +357,10 @@ class Briefing:
         tools: Sequence[ToolDefinition],
         knowledge: SectionReader | None = None,
         offered: OfferedTools | None = None,
+        by_need: Sequence[str] = (),
     ) -> None:
         self._write = write
+        self._by_need = by_need
         self._tools = tuple(tool for tool in tools if tool.name != RUN_AGENT)
         self._for_agents = tuple(tool for tool in tools if tool.name == RUN_AGENT)
         self.knowledge = knowledge
@@ -352,12 +368,15 @@ class Briefing:
         self._sections = PromptSections()
         self.prefix = Prefix(system=write(self._sections), tools=self._tools)
         """As of the last `refresh`."""
+        self.left_out: tuple[str, ...] = ()
+        """The tools for which the window had no room at the last `refresh`."""
         self._settled: tuple[PromptSections, int, int] | None = None
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
         """The session's own tools that are offered, as of the last `refresh`."""
-        return (*self._tools, *(self._for_agents if self._sections.agents else ()))
+        own = (*self._tools, *(self._for_agents if self._sections.agents else ()))
+        return tuple(tool for tool in own if tool.name not in self.left_out)
 
     def awaits_agents(self, begun: Prefix) -> bool:
         """Whether there are agents for which a conversation with the prefix `begun` has no tool."""
@@ -370,6 +389,8 @@ class Briefing:
         if self.knowledge is not None:
             sections = await asyncio.to_thread(self.knowledge.sections)
         tools = (*self._tools, *(self._for_agents if sections.agents else ()))
+        self.left_out = self._without_room(tools, sections, window) if self._by_need and window else ()
+        tools = tuple(tool for tool in tools if tool.name not in self.left_out)
         if self._offered is not None:
             self._offered.look(window)
             sections = sections._replace(servers=self._offered.index)
@@ -378,6 +399,18 @@ class Briefing:
         if (sections, tools) != (self._sections, self.prefix.tools):
             self._sections = sections
             self.prefix = Prefix(system=self._write(sections), tools=tools)
+
+    def _without_room(self, tools: Sequence[ToolDefinition], sections: PromptSections, window: int) -> tuple[str, ...]:
+        places = {name: place for place, name in enumerate(self._by_need)}
+        room = window * PREFIX_SHARE - estimate(size_of_text(self._write(sections)))
+        left_out: list[str] = []
+        for tool in sorted(tools, key=lambda tool: places.get(tool.name, len(places))):
+            size = estimate(size_of_tools((tool,)))
+            if size > room and places.get(tool.name, ALWAYS) >= ALWAYS:
+                left_out.append(tool.name)
+            else:
+                room -= size
+        return tuple(sorted(left_out))
 
     @property
     def style(self) -> str:
