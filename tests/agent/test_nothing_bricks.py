@@ -41,15 +41,15 @@ def prose(characters: int, seed: int = 1) -> str:
 
 
 async def test_the_programs_own_refusal_is_not_learned_as_the_providers_window(tmp_path: Path) -> None:
-    async with talking(tmp_path, {"context.context_window": "4000"}) as session:
+    async with talking(tmp_path, {"context.context_window": "2000"}) as session:
         for number in range(6):
             (failed,) = of(events.TurnFailed, await say(session, f"hello {number}"))
             assert failed.kind == "context_overflow"
-            assert "4,000" in failed.message
-            assert session.agent.context_stats().window == 4_000
+            assert "2,000" in failed.message
+            assert session.agent.context_stats().window == 2_000
     # The window that was given stays with the session until it is taken back.
     async with talking(tmp_path, {"context.context_window": "0"}, resume=session.id) as session:
-        assert session.agent.context_stats().window > 4_000
+        assert session.agent.context_stats().window > 2_000
         await goes_on(session, "read calc.py")
 
 
