@@ -134,7 +134,7 @@ class ActiveModel:
                 level="info",
                 title=f"A small window: {counted(len(left_out), 'tool')} left out",
                 text=f"{profile.id} is not told of {', '.join(left_out)}, so that there is room to talk.",
-                hint="A larger window has room for all: --context-window sets what the model's server has loaded.",
+                hint="If the window is larger, --context-window says so.",
             )
         wanted = self._record.engine.settings.model.effort
         if wanted not in ("default", profile.effort) and (profile.name, profile.effort) not in self._announced_effort:
