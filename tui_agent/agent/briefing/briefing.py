@@ -46,10 +46,14 @@ _MOST_READ = 4 * 1024 * 1024  # bytes read of an instruction file; `INSTRUCTIONS
 
 BY_NEED: Final = (
     *("read_file", "run_command", "edit_file", "write_file", "recall"),
-    *("list_dir", "grep", "glob", "submit_plan", "command_output", "stop_command", "ask_user", "todo"),
-    *("mark_task_done", "memory", "fetch_url"),
+    *("grep", "glob", "submit_plan", "command_output", "stop_command", "todo", "list_dir", "ask_user"),
+    *("mark_task_done", "fetch_url", "memory"),
 )
-"""The session's tools in the order in which a small window has room for them; the others come after these."""
+"""The session's tools in the order in which a small window has room for them; the others come after these.
+
+About as often as agents call them in 919 public recordings (55,854 calls): running 36%, reading 34%, editing 12%, grep
+7%, task list and glob 4% each, writing 2%. Plan mode needs `submit_plan`, and what left the view `recall`.
+"""
 ALWAYS: Final = 5
 """How many of these are offered in any window."""
 PREFIX_SHARE: Final = 0.45
