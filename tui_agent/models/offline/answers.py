@@ -106,7 +106,7 @@ def _about(command: OfflineCommand, result: ToolResult | None) -> str:
             body = _NUMBERED.sub("", _NOTICE.sub("", text))
             if verb == "summarise":
                 return f"{subject}, in its own words:\n\n{summary_of(body)}"
-            size = f"{counted(len(body.splitlines()), 'line')}, {len(body):,} characters on this page"
+            size = f"{counted(len(body.splitlines()), 'line')}, {counted(len(body), 'character')} on this page"
             return f"{subject}: {size}.\n\n{_fence(body.splitlines())}"
         case "list":
             return f"{subject} holds {counted(len(lines), 'entry', 'entries')}:\n\n{_fence(lines)}"
