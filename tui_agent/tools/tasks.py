@@ -2,8 +2,6 @@
 bounded piece of work begins and ends (`episode`).
 """
 
-from collections.abc import Sequence
-
 from typing_extensions import override
 
 from tui_agent.conversation.tasks import EPISODE, MOST_OPEN, TODO, TodoItem, TodoList, episodes
@@ -35,7 +33,7 @@ class Todo(BuiltIn):
                 f"todo: {len(items):,} items are more than the {MAX_ITEMS} a list may have.",
                 "Join small steps into one item, and leave out what has been done for long.",
             )
-        if empty := _without_text(items):
+        if empty := next((number for number, item in enumerate(items, 1) if not item.text.strip()), 0):
             raise ToolFailure(f"todo: item {empty} has no text.", "Say in `text` what is to be done.")
         kept = TodoList(tuple(items))
         if not items:
@@ -43,11 +41,6 @@ class Todo(BuiltIn):
         if kept.current is None:
             return ToolOutput(f"Noted: all {len(items)} are done.", summary=f"{kept.progress} done")
         return ToolOutput(f"Noted: {kept.done} of {len(items)} done.", summary=f"{kept.progress} done")
-
-
-def _without_text(items: Sequence[TodoItem]) -> int:
-    """The number (from 1) of the first item without text; 0 if there is none."""
-    return next((number for number, item in enumerate(items, 1) if not item.text.strip()), 0)
 
 
 class MarkTaskDone(BuiltIn):

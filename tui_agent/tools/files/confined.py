@@ -72,7 +72,12 @@ def write_atomically(
                 with os.fdopen(descriptor, "wb") as stream:
                     _fill(stream, content, before, stop)
                 if expected is not None:
-                    _check_unchanged(path, folder, expected)
+                    found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+                    if (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) != expected:
+                        raise ToolFailure(
+                            f"{shown(str(path))} was changed by someone else just now.",
+                            "Nothing was done; read it again.",
+                        )
                 stop.check()
     sync_folder(path.parent)
 
@@ -224,14 +229,6 @@ def _fill(stream: BinaryIO, content: bytes, before: os.stat_result | None, stop:
             os.fchown(stream.fileno(), before.st_uid, before.st_gid)
         os.fchmod(stream.fileno(), stat.S_IMODE(before.st_mode))
     os.fsync(stream.fileno())
-
-
-def _check_unchanged(path: Path, folder: int, expected: tuple[int, int, int, int]) -> None:
-    found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
-    if (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) != expected:
-        raise ToolFailure(
-            f"{shown(str(path))} was changed by someone else just now.", "Nothing was done; read it again."
-        )
 
 
 def make_folders(path: Path) -> None:

@@ -73,7 +73,7 @@ def read_page(
             stop.check()
             overhead = len(LinePart(line, character, "", "").shown) + 1
             left = _Remaining(bytes_left - overhead, characters_left - overhead)
-            asked = max(left.characters_at_most, 1) + 2
+            asked = max(min(left.bytes, left.characters), 1) + 2
             raw = text.readline(asked)
             if not raw and not parts:
                 raise PastTheEnd(character or line - 1, in_line=bool(character))
@@ -118,10 +118,6 @@ class _Remaining(msgspec.Struct, frozen=True):
 
     bytes: int
     characters: int
-
-    @property
-    def characters_at_most(self) -> int:
-        return min(self.bytes, self.characters)
 
     def holds(self, text: str) -> bool:
         return len(text) <= self.characters and len(text.encode()) <= self.bytes

@@ -131,7 +131,7 @@ def plan(seq: int, past: FilesPast, folders: Sequence[Path], read: Read) -> PutB
             impossible.append((name, why))
             continue
         in_time = time.monotonic() < deadline
-        diff = _diff(name, now, seen.content, file.then, read) if in_time else _without_diff(name)
+        diff = _diff(name, now, seen.content, file.then, read) if in_time else f"--- {name}\n+++ {name}\n{_TOO_MANY}"
         steps.append(
             FileStep(
                 file.path,
@@ -223,10 +223,6 @@ def _diff(name: str, now: FileState, content: bytes | None, then: FileState, rea
         return "\n".join((*heads, _UNTEXT.format(before=now.size, after=then.size)))
     changed = unified(before, after, name)
     return "\n".join((*heads, *changed.split("\n")[2:]))
-
-
-def _without_diff(name: str) -> str:
-    return f"--- {name}\n+++ {name}\n{_TOO_MANY}"
 
 
 def _text(content: bytes | None) -> str | None:

@@ -351,7 +351,9 @@ class _Walk:
             self._names_of_others(descriptor)
         finally:
             os.close(descriptor)
-        self._ignoring_outside()
+        for folder in self._tree.root.parents:
+            for name in (".git/info/exclude", *IGNORE_FILES):
+                self._ignoring(f"{folder}/{name}", f"{folder}/{name}")
         self.found_news |= self._look.ignoring != self._known.ignoring or () in self._look.ignoring.values()
         return self._look
 
@@ -526,11 +528,6 @@ class _Walk:
             found = os.stat(name, dir_fd=folder)
             stamp = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
             self._look.ignoring[path] = stamp if time.time_ns() - found.st_ctime_ns > RACY_NS else ()
-
-    def _ignoring_outside(self) -> None:
-        for folder in self._tree.root.parents:
-            for name in (".git/info/exclude", *IGNORE_FILES):
-                self._ignoring(f"{folder}/{name}", f"{folder}/{name}")
 
     def _read(self, descriptor: int, path: str, name: str, stamp: Stamp, now: int, old: _Known | None) -> _Known:
         limits = self._tree._limits

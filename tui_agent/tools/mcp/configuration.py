@@ -182,18 +182,13 @@ def configured(
         users, problems = {**added, **users}, (*problems, *more)
     found = [ConfiguredServer(name, server, "user", folder) for name, server in users.items()]
     if project is not None:
-        theirs, more = _of_project(project)
+        ours, editors = (_in_file(project / name) for name in (SERVERS_FILE, EDITORS_SERVERS_FILE))
+        theirs, more = FoundServers({**editors.servers, **ours.servers}, (*ours.problems, *editors.problems))
         problems = (*problems, *more)
         found += [
             ConfiguredServer(name, server, "project", project) for name, server in theirs.items() if name not in users
         ]
     return sorted(found, key=lambda each: each.name), problems
-
-
-def _of_project(project: Path) -> FoundServers:
-    """The servers of the project's files; of equal names, the one in ``.mcp.json`` counts."""
-    ours, editors = (_in_file(project / name) for name in (SERVERS_FILE, EDITORS_SERVERS_FILE))
-    return FoundServers({**editors.servers, **ours.servers}, (*ours.problems, *editors.problems))
 
 
 def _of_plugin(plugin: ServerPlugin) -> FoundServers:

@@ -155,7 +155,7 @@ class _Rewriting:
             _replace_content(node, "")
 
     def _table(self, node: "Node", rows: "list[list[Node]]") -> None:
-        cells = [[_cell(cell) for cell in row] for row in rows]
+        cells = [[" ".join(cell.to_markdown().split()).replace("|", "\\|") for cell in row] for row in rows]
         width = max(map(len, cells))
         lines = [f"| {' | '.join(row + [''] * (width - len(row)))} |" for row in cells]
         lines.insert(1, f"|{' --- |' * width}")
@@ -209,10 +209,6 @@ def _length(cell: "Node") -> int:
 
 def _text(node: "Node") -> str:
     return node.data if node.name == "#text" and isinstance(node.data, str) else ""
-
-
-def _cell(cell: "Node") -> str:
-    return " ".join(cell.to_markdown().split()).replace("|", "\\|")
 
 
 def _unwrap_table(table: "Node") -> None:
