@@ -70,7 +70,6 @@ def test_the_built_in_layers_are_of_the_shape_it_tells() -> None:
     engine = ContextEngine()
     situation = engine.situation(between_turns=True)
     for layer in engine.layers:
-        assert layer.name
         assert layer.plan(engine.view, situation) is None
 
 

@@ -21,7 +21,6 @@ from tui_agent.context.effects import (
     Refusal,
     SaveText,
     ShrinkImages,
-    Shrunk,
     StepDone,
     Steps,
     StepStarted,
@@ -114,7 +113,7 @@ class Performer:
                 self.history += effect.text
                 return None
             case ShrinkImages():
-                return Shrunk(tuple(map(_halved, effect.images))) if self._shrinks else None
+                return tuple(map(_halved, effect.images)) if self._shrinks else None
             case WriteInBackground():
                 return carry_out(effect.steps, self)
             case AwaitWriting() | BeforeSummary() | StepStarted() | StepDone():

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import structs
 
 from tests.context import sessions
-from tui_agent.context.budget import Budget
+from tui_agent.context.budget import Budget, Threshold
 from tui_agent.context.compaction.draft import Draft, accept
 from tui_agent.context.compaction.forms import Prompts
 from tui_agent.context.compaction.material import Material, material_of
@@ -120,12 +120,14 @@ def situation(
     window: int = 200_000,
     tokens_of: Callable[[TextSize], int] = estimate,
     settings: CompactionSettings | None = None,
+    trigger: int = 0,
 ) -> Situation:
-    """The moment between two turns of a view whose whole is counted at once."""
+    """The moment between two turns of a view whose whole is counted at once; summaries are due from `trigger` on."""
     budget = Budget(window, estimate(view.sizes()["system"].plus(view.sizes()["tools"])), window // 8)
     here = sessions.situation(view, budget, between_turns=True, growth=1_000.0)
     return structs.replace(
         here,
+        limits=structs.replace(here.limits, compact=Threshold("compact", trigger)),
         settings=Settings(compaction=settings or CompactionSettings()),
         tokens=total(view),
         tokens_of=tokens_of,
@@ -134,9 +136,9 @@ def situation(
     )
 
 
-def compaction(talk: Talk, *, trigger: int | None = 8_000, window: int = 20_000, **more: Any) -> Plan | Refusal:
+def compaction(talk: Talk, *, trigger: int = 8_000, window: int = 20_000, **more: Any) -> Plan | Refusal:
     """The compaction of this moment, of a window in which it is soon due."""
-    return plan_compaction(talk.view, situation(talk.view, window=window), trigger=trigger, **more)
+    return plan_compaction(talk.view, situation(talk.view, window=window, trigger=trigger), **more)
 
 
 def planned(outcome: Plan | Refusal) -> Plan:

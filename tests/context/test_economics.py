@@ -166,15 +166,15 @@ def test_the_summary_of_400k_tokens_on_opus_costs_least_from_the_cache() -> None
     warm = choose_summariser(same, alone)
     assert warm.way == "same_prefix"
     cold = choose_summariser(structs.replace(same, cached=False), alone)
-    assert (cold.way, cold.usd) == ("separate", alone.usd)
+    assert (cold.way, cold.usd) == ("whole", alone.usd)
     assert "$0.207" in cold.reason
 
 
 def test_the_summariser_must_have_room() -> None:
     same = Summariser("small-window", OPUS_55, 400_000, 1_000, 3_000, 180_000, cached=True)
     alone = Summariser("other", OPUS_55, 400_000, 0, 3_000, 900_000, cached=False)
-    assert choose_summariser(same, alone).way == "separate"
-    assert choose_summariser(same, structs.replace(alone, limit=100_000)).way == "separate"
+    assert choose_summariser(same, alone).way == "whole"
+    assert choose_summariser(same, structs.replace(alone, limit=100_000)).way == "whole"
     assert (
         choose_summariser(structs.replace(same, limit=900_000), structs.replace(alone, limit=100_000)).way
         == "same_prefix"

@@ -41,7 +41,7 @@ def worth_writing(
     if here.limits.compact.rests or undone_by_user(view):
         return None
     reason = "the cache is about to expire, and reading all of it again would cost more"
-    plan = plan_compaction(view, here, trigger=here.limits.compact.tokens or None, reason=reason)
+    plan = plan_compaction(view, here, reason=reason)
     writing = writers.usd(plan, view, here) if isinstance(plan, Plan) else None
     if not isinstance(plan, Plan) or writing is None:
         return None

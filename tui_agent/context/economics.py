@@ -216,7 +216,7 @@ class Summariser(msgspec.Struct, frozen=True):
 class WriterChoice(msgspec.Struct, frozen=True):
     """The choice of who writes the summary, its cost in USD (None: unknown), and why."""
 
-    way: Literal["same_prefix", "separate"]
+    way: Literal["same_prefix", "whole"]
     usd: float | None
     reason: str
 
@@ -229,9 +229,7 @@ def choose_summariser(same: Summariser, separate: Summariser) -> WriterChoice:
     window is only chosen if neither does: then the separate model, whose input can be split.
     """
     if not same.fits:
-        return WriterChoice(
-            "separate", separate.usd, f"the conversation leaves {same.model} no room to write a summary"
-        )
+        return WriterChoice("whole", separate.usd, f"the conversation leaves {same.model} no room to write a summary")
     if not separate.fits:
         return WriterChoice("same_prefix", same.usd, f"what is summarised does not fit {separate.model}")
     if same.usd is None or separate.usd is None:
@@ -240,7 +238,7 @@ def choose_summariser(same: Summariser, separate: Summariser) -> WriterChoice:
     if same.usd <= separate.usd:
         return WriterChoice("same_prefix", same.usd, f"{how}, {separate.model} on its own {money_text(separate.usd)}")
     reason = f"{separate.model} on its own costs {money_text(separate.usd)}, {how}"
-    return WriterChoice("separate", separate.usd, reason)
+    return WriterChoice("whole", separate.usd, reason)
 
 
 def expected_summary(replaced: int, longest: int = LONGEST_SUMMARY) -> int:

@@ -111,13 +111,7 @@ class ArchiveTurns(msgspec.Struct, frozen=True):
 
 
 class ShrinkImages(msgspec.Struct, frozen=True):
-    """Halve each side of these pictures. Outcome: `Shrunk`, or None if that is impossible."""
-
-    images: tuple[Image, ...]
-
-
-class Shrunk(msgspec.Struct, frozen=True):
-    """The outcome of `ShrinkImages`: as many pictures, in the same order."""
+    """Halve each side of these pictures. Outcome: as many pictures in the same order, or None if that is impossible."""
 
     images: tuple[Image, ...]
 
@@ -136,7 +130,7 @@ class AwaitWriting(msgspec.Struct, frozen=True):
 
 
 class BeforeSummary(msgspec.Struct, frozen=True):
-    """A summary is about to be written. Outcome: None, a `Refusal` if it must not be, or `Instructions` for it.
+    """A summary is about to be written. Outcome: a `Refusal` if it must not be, what it is asked to keep, or None.
 
     focus: what the user asks to keep above all. asked: they asked for the summary.
     """
@@ -144,12 +138,6 @@ class BeforeSummary(msgspec.Struct, frozen=True):
     reason: str
     focus: str
     asked: bool
-
-
-class Instructions(msgspec.Struct, frozen=True):
-    """What the user's hooks ask a summary to keep."""
-
-    text: str
 
 
 class StepStarted(msgspec.Struct, frozen=True):
@@ -272,7 +260,7 @@ Effect: TypeAlias = (
     | StepStarted
     | StepDone
 )
-Outcome: TypeAlias = int | Answer | Refusal | Artifact | Shrunk | Instructions | None
+Outcome: TypeAlias = int | Answer | Refusal | Artifact | tuple[Image, ...] | str | None
 Steps: TypeAlias = Generator[Effect, Outcome, T]
 
 

@@ -19,7 +19,7 @@ from tui_agent.context.cache_watch import ColdCache
 from tui_agent.context.changes import PreviewedStep, StepPreview, preview_change
 from tui_agent.context.compaction.draft import Draft, accept_anew
 from tui_agent.context.compaction.forms import Prompts
-from tui_agent.context.compaction.plan import Plan, plan_asked_for, plan_by_us, plan_merge, rebased, with_state
+from tui_agent.context.compaction.plan import Plan, plan_asked_for, plan_compaction, plan_merge, rebased, with_state
 from tui_agent.context.compaction.state import where_things_are
 from tui_agent.context.compaction.writing import Order, Writers, enter_draft, failed, heard
 from tui_agent.context.counting import Ratios
@@ -344,7 +344,9 @@ class ContextEngine(KnownContext):
 
     def _plan_by_us(self, plan: Plan, *, asked: bool) -> Plan | Refusal:
         """The plan to write ourselves what the provider would not."""
-        again = plan_by_us(plan, self.view, self.situation(), asked=asked)
+        again = plan_compaction(
+            self.view, self.situation(), focus=plan.subject, asked=asked, reason=plan.reason, by_provider=False
+        )
         if isinstance(again, Refusal):
             return again
         again = self._with_state(again)

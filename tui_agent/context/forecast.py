@@ -187,7 +187,7 @@ def _next_compaction(view: View, here: Situation) -> StepAhead | None:
         return None
     keep, distance = keep_tokens(settings, here.budget, trigger.tokens), max(0, trigger.tokens - here.tokens)
     start = begins_at(here, in_background=settings.background)
-    least, by_price = smallest_gain(here.budget, trigger.tokens), not undone_by_user(view)
+    least, by_price = smallest_gain(here), not undone_by_user(view)
     rates = here.rates
     for calls in _calls_ahead(here):
         tokens = round(here.tokens + calls * here.growth_of_all)

@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from tui_agent.context.counting import CLASS_OF, CONTENT_CLASSES, HIGHEST_RATIO, ContentClass, Counter, Ratios, class_of
-from tui_agent.conversation.blocks import Block, Reasoning
+from tui_agent.conversation.blocks import Reasoning
 from tui_agent.conversation.entries import AnyEntry, ContextEntry, Message, ModelSwitched, Prefix, Usage
-from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import NOTHING, Category, TextSize, size_of_text, size_of_tools
 from tui_agent.conversation.states import sent_blocks
 from tui_agent.conversation.view import View
@@ -83,7 +82,8 @@ class TokenMeter:
         self._learned = call.seq
         if usage.input_tokens or self._raised_once:
             self.forget_refusal()
-        before = self._tail_before(view, call)
+        self._read(view)
+        before = self._before if self._tail.call == call.seq else None
         # The usage of an answer with searches adds up what the provider's own requests have read.
         if before is not None and not before.edited and call.model == view.model and not usage.searches:
             self._learn_growth(view, before, usage)
@@ -107,12 +107,10 @@ class TokenMeter:
         if raised <= HIGHEST_RATIO:
             self._raised = max(1.0, raised)
 
-    def forget_bound(self) -> bool:
-        """No longer scale estimates by a bound; False if they are not."""
-        bound = self._raised_once
-        if bound:
+    def forget_bound(self) -> None:
+        """No longer scale estimates by a bound."""
+        if self._raised_once:
             self.forget_refusal()
-        return bound
 
     def forget_refusal(self) -> None:
         """No longer scale estimates by what was refused: a restart would not, either."""
@@ -256,11 +254,11 @@ class TokenMeter:
     def _read(self, view: View) -> None:
         """Bring the tail up to date with the log."""
         call = view.last_call
-        if view.moves != self._moves:
-            self._moves, self._before = view.moves, None
-            self._tail = self._tail_of_branch(view)
-            self.forget_refusal()  # it was of the branch that was left
         seq = call.seq if call is not None and call.usage is not None and call.usage.input_tokens > 0 else 0
+        if view.moves != self._moves:
+            self._moves, self._before, self._tail = view.moves, None, _Tail(seq, len(view.log))
+            self._take(view, self._tail, view.log.path().after(seq))
+            self.forget_refusal()  # it was of the branch that was left
         if seq < self._tail.call:
             self._before, self._tail = None, _Tail(seq, len(view.log), edited=True, unknown=True)
         elif seq > self._tail.call:
@@ -270,14 +268,6 @@ class TokenMeter:
                 self._before = self._tail
             self._tail = _Tail(seq, seq)
         self._read_on(view, self._tail, until=len(view.log))
-
-    def _tail_of_branch(self, view: View) -> _Tail:
-        """The tail after the newest call of the branch that the head was moved to."""
-        call = view.last_call
-        seq = call.seq if call is not None and call.usage is not None and call.usage.input_tokens > 0 else 0
-        tail = _Tail(seq, len(view.log))
-        self._take(view, tail, view.log.path().after(seq))
-        return tail
 
     def _read_on(self, view: View, tail: _Tail, until: int) -> None:
         entries = view.log.entries()[tail.read : until]
@@ -295,14 +285,10 @@ class TokenMeter:
         if tail.unknown:
             return
         for entry in entries:
-            for block in _said_in(entry, view.log):
+            message = view.log.message(entry.seq)
+            for block in sent_blocks(message) if message is not None and message.agent_visible else ():
                 content = class_of(block)
                 tail.tokens[content] = tail.tokens.get(content, 0) + self.counter.block(block)
-
-    def _tail_before(self, view: View, call: Message) -> _Tail | None:
-        """The tail between the previous call and this one."""
-        self._read(view)
-        return self._before if self._tail.call == call.seq else None
 
     def _learn_growth(self, view: View, before: _Tail, usage: Usage) -> None:
         tokens, doubt, grown = dict(before.tokens), 0, usage.input_tokens
@@ -311,7 +297,9 @@ class TokenMeter:
             if not isinstance(earlier, Message) or earlier.usage is None:
                 return
             grown -= earlier.usage.input_tokens + earlier.usage.output_tokens
-            doubt = _doubt(earlier, earlier.usage)
+            # How many of the answer's tokens may be missing from the next request: those of its reasoning.
+            reasons = any(isinstance(block, Reasoning) for block in earlier.blocks)
+            doubt = earlier.usage.reasoning_tokens or (earlier.usage.output_tokens if reasons else 0)
             self._grow(tokens.get("results", 0), sum(tokens.values()) + earlier.usage.output_tokens)
         else:
             sizes = view.sizes()
@@ -345,15 +333,3 @@ class TokenMeter:
 def _is_believed(measured: float, estimated: float) -> bool:
     most, least = max(measured, estimated), min(measured, estimated)
     return most <= BELIEVED_FACTOR * least + BELIEVED_SLACK
-
-
-def _said_in(entry: AnyEntry, log: Log) -> tuple[Block, ...]:
-    message = log.message(entry.seq)
-    return sent_blocks(message) if message is not None and message.agent_visible else ()
-
-
-def _doubt(message: Message, usage: Usage) -> int:
-    """How many of an answer's tokens may be missing from the next request: those of its reasoning."""
-    if any(isinstance(block, Reasoning) for block in message.blocks):
-        return usage.reasoning_tokens or usage.output_tokens
-    return usage.reasoning_tokens

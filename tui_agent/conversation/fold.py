@@ -44,7 +44,7 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import NOTHING, size_of_block, size_of_text
-from tui_agent.conversation.states import MessageState, ResultState, annex_of, state_of_message
+from tui_agent.conversation.states import MessageState, ResultState, state_of_message
 
 AnEntry = TypeVar("AnEntry", bound=AnyEntry)
 
@@ -233,7 +233,10 @@ class Fold:
                     state.boundaries += (entry.seq,)
                 if entry.signed:
                     self.signed_under[entry.seq] = self.prefix
-                    self.states.append(annex_of(entry))
+                    # The additions to it stand behind all that was said before.
+                    opened = (entry.seq,)
+                    annex = MessageState(entry.seq, "user", "summary", NOTHING, entry.time, opened_boundaries=opened)
+                    self.states.append(annex)
             case Pinned():
                 self._pins.append(entry)
             case Undone():

@@ -46,9 +46,11 @@ class Log:
         self._packed = 0
         self._kinds: list[type[AnyEntry]] = []
         self._said = bytearray()
-        self._answers, self._tokens = array("Q"), array("Q")
+        self.answers, self.answer_tokens = array("Q"), array("Q")
+        """The answers whose usage is known, on all branches, oldest first, and the input tokens of their calls."""
         self._parents = array("Q")
-        self._head = 0
+        self.head = 0
+        """The parent of the next entry; 0 before the first."""
         for entry in entries:
             self.append(entry)
 
@@ -59,23 +61,18 @@ class Log:
             return entries.log.copy()
         return cls(entries)
 
-    @property
-    def head(self) -> int:
-        """The parent of the next entry; 0 before the first."""
-        return self._head
-
     def stamp(self, entry: AnEntry, time: float, *, after: Sequence[AnyEntry] = ()) -> AnEntry:
         """`entry` with its header: the number and parent it gets if it is appended now, or after `after`; the time."""
-        head, seq = self._head, len(self)
+        head, seq = self.head, len(self)
         for earlier in after:
             head, seq = _head_after(earlier), earlier.seq
         return msgspec.structs.replace(entry, seq=seq + 1, parent=head, time=time)
 
     def append(self, entry: AnyEntry) -> None:
         """Append a stamped entry. Raises `ValueError` if its number or parent is not that of the next entry."""
-        if entry.seq != len(self) + 1 or entry.parent != self._head:
+        if entry.seq != len(self) + 1 or entry.parent != self.head:
             raise ValueError(
-                f"entry {entry.seq} (parent {entry.parent}) cannot follow entry {len(self)}, head {self._head}"
+                f"entry {entry.seq} (parent {entry.parent}) cannot follow entry {len(self)}, head {self.head}"
             )
         if isinstance(entry, HeadMoved) and not 0 <= entry.to <= len(self):
             raise ValueError(f"the head cannot move to entry {entry.to}: the log ends at {len(self)}")
@@ -87,9 +84,9 @@ class Log:
         self._kinds.append(type(entry))
         self._said.append(is_said(entry))
         if (usage := usage_of(entry)) is not None:
-            self._answers.append(entry.seq)
-            self._tokens.append(max(0, usage.input_tokens))
-        self._head = _head_after(entry)
+            self.answers.append(entry.seq)
+            self.answer_tokens.append(max(0, usage.input_tokens))
+        self.head = _head_after(entry)
         # Last: the number of parents is the log's length.
         self._parents.append(entry.parent)
 
@@ -117,9 +114,9 @@ class Log:
             other._blocks.append(list(self._read(full)[:newest]))
         other._packed = min(self._packed, full)
         other._kinds, other._parents, other._said = self._kinds[:count], self._parents[:count], self._said[:count]
-        answers = bisect_right(self._answers, count)
-        other._answers, other._tokens = self._answers[:answers], self._tokens[:answers]
-        other._head = _head_after(self[count]) if count else 0
+        answers = bisect_right(self.answers, count)
+        other.answers, other.answer_tokens = self.answers[:answers], self.answer_tokens[:answers]
+        other.head = _head_after(self[count]) if count else 0
         return other
 
     def entries(self) -> "Entries":
@@ -130,7 +127,7 @@ class Log:
 
         `after`: only those after this entry, which is one of them.
         """
-        seq = self._head if head is None else head
+        seq = self.head if head is None else head
         numbers = array("Q")
         while seq > after:
             numbers.append(seq)
@@ -142,7 +139,7 @@ class Log:
         """The entries of the conversation that ends at `head` (default: the log's head), from there back to the first;
         only those asked for are decoded.
         """
-        seq = self._head if head is None else head
+        seq = self.head if head is None else head
         while seq:
             yield self[seq]
             seq = self._parents[seq - 1]
@@ -160,16 +157,6 @@ class Log:
         What delivers a text that is missing is one of them, though it has no message.
         """
         return [seq for seq in self.path(head).numbers if self._said[seq - 1]]
-
-    @property
-    def answers(self) -> Sequence[int]:
-        """The answers of a model whose usage is known, on all branches, oldest first; see `usage_of`."""
-        return self._answers
-
-    @property
-    def answer_tokens(self) -> Sequence[int]:
-        """The input tokens of the call that gave each of `answers`."""
-        return self._tokens
 
     def message(self, seq: int) -> Message | None:
         """The message that entry `seq` is, or that it delivers; None if it is another kind of entry."""

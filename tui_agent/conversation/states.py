@@ -16,7 +16,6 @@ import msgspec
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
     Artifact,
-    Boundary,
     Cleared,
     Digested,
     Kind,
@@ -220,11 +219,6 @@ def state_of_message(message: Message) -> MessageState:
         results or NO_RESULTS,
         reasonings=reasonings,
     )
-
-
-def annex_of(boundary: Boundary) -> MessageState:
-    """The new state that marks where the additions to a signed summary stand: behind all that was said before it."""
-    return MessageState(boundary.seq, "user", "summary", NOTHING, boundary.time, opened_boundaries=(boundary.seq,))
 
 
 def calls_in(blocks: tuple[Block, ...]) -> dict[str, ToolCall]:

@@ -139,7 +139,8 @@ class View:
         """How often the head has moved."""
         self._newest_call: Message | None = None
         self._asked: tuple[int, dict[Category, TextSize]] = (0, {})
-        self._head = self.log.head
+        self.head = self.log.head
+        """The number of the entry after which the conversation continues."""
         self._fold = Fold(self.log)
         self._rendering = Rendering(ReasoningPolicy())
         path = iter(self.log.path().numbers)
@@ -165,7 +166,7 @@ class View:
             self.go_to(entry.to)
         else:
             self._fold.take(entry)
-            self._head = entry.seq
+            self.head = entry.seq
 
     def go_to(self, seq: int) -> None:
         """Show the conversation that ends at entry `seq`. Costs what differs from the one that is shown.
@@ -173,7 +174,7 @@ class View:
         In a copy, to look back; entries can be applied only to the conversation that ends at the log's head. May run in
         a thread.
         """
-        left, self._head = self._head, seq
+        left, self.head = self.head, seq
         shared = self.log.fork_point(left, seq)
         if len(self.log.path(left, shared)) < shared:
             self._fold.return_to(shared, left)
@@ -220,13 +221,13 @@ class View:
         for seq in range(len(self.log) + 1, len(then.log) + 1):
             self.log.append(then.log[seq])
         self.moves, self._newest_call, self._asked = then.moves, then._newest_call, then._asked
-        self._fold, self._rendering, self._head = then._fold, then._rendering, then._head
+        self._fold, self._rendering, self.head = then._fold, then._rendering, then.head
         self._fold.log = self.log
 
     def copy(self) -> "View":
         self._rendered()
         other = View()
-        other.log, other._head = self.log.copy(), self._head
+        other.log, other.head = self.log.copy(), self.head
         other.moves, other._newest_call, other._asked = self.moves, self._newest_call, self._asked
         other._fold = self._fold.copy(other.log)
         other._rendering = self._rendering.copy(other._fold)
@@ -283,7 +284,7 @@ class View:
 
     def _sizes_before(self, seq: int) -> dict[Category, TextSize]:
         """Raw sizes by category of the request without what came with entry `seq` and after it."""
-        numbers = self.log.path(self._head, seq).numbers
+        numbers = self.log.path(self.head, seq).numbers
         states = (self._fold.state_of(number) for number in numbers)
         changed = any(issubclass(self.log.kind(number), Prefix | ContextEntry) for number in numbers)
         if changed or any(state is not None and state.seq < seq for state in states):
@@ -443,11 +444,6 @@ class View:
         if newest is None or newest is call or self.log.fork_point(newest.seq, call.seq) != call.seq:
             return call.time
         return max(call.time, newest.time)
-
-    @property
-    def head(self) -> int:
-        """The number of the entry after which the conversation continues."""
-        return self._head
 
     def reasoning_dropped(self) -> int:
         """How many reasoning blocks of the current model the next request leaves out."""

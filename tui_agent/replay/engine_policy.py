@@ -154,7 +154,7 @@ class EnginePolicy:
     def _perform(self, effect: effects.Effect) -> effects.Outcome:
         match effect:
             case effects.ShrinkImages():
-                return effects.Shrunk(tuple(map(halved, effect.images)))
+                return tuple(map(halved, effect.images))
             case effects.WriteInBackground():
                 self._background = effect.steps, (started := next(effect.steps))
                 tokens = (

@@ -48,7 +48,7 @@ def demanding_talk(turns: int = 12) -> Talk:
 
 
 def asked_for(talk: Talk) -> Plan:
-    return planned(compaction(talk, trigger=None, window=200_000, asked=True, reason="why"))
+    return planned(compaction(talk, trigger=0, window=200_000, asked=True, reason="why"))
 
 
 def on_now(plan: Plan, view: View) -> Plan | Refusal:
@@ -289,8 +289,8 @@ def test_a_summary_tells_where_the_turns_are_and_who_wrote_it() -> None:
 def test_the_outline_has_its_four_sections() -> None:
     talk = long_talk()
     chosen = CompactionSettings(handover="outline")
-    here = situation(talk.view, window=20_000, settings=chosen)
-    plan = plan_compaction(talk.view, here, trigger=8_000)
+    here = situation(talk.view, window=20_000, settings=chosen, trigger=8_000)
+    plan = plan_compaction(talk.view, here)
     done = accepted(plan, talk.view, "# Key decisions\nNone were needed so far.", settings=chosen)
     assert [line[2:] for line in done.boundary.text.splitlines() if line.startswith("# ")][:4] == list(OUTLINE.sections)
 
@@ -391,7 +391,8 @@ def test_any_compaction_of_any_conversation(drawn: object, keep: int, extracted:
     assert isinstance(drawn, View)
     view = with_planted_facts(drawn)
     knobs = replace(CompactionSettings(), facts_tokens=facts_tokens)
-    plan = plan_compaction(view, situation(view, window=4_000, settings=knobs), trigger=3_000, keep=keep, asked=True)
+    here = situation(view, window=4_000, settings=knobs, trigger=3_000)
+    plan = plan_compaction(view, here, keep=keep, asked=True)
     assume(isinstance(plan, Plan))
     assert isinstance(plan, Plan)
     made = material(plan, view, knobs)
@@ -420,8 +421,8 @@ def test_any_checkpoint_of_any_conversation(drawn: object) -> None:
 
 def test_what_a_provider_counts_as_less_than_leaves_becomes_no_less_than_the_summary() -> None:
     talk = long_talk()
-    here = replace(situation(talk.view, window=20_000), tokens=total(talk.view) // 3)
-    plan = planned(plan_compaction(talk.view, here, trigger=100))
+    here = replace(situation(talk.view, window=20_000, trigger=100), tokens=total(talk.view) // 3)
+    plan = planned(plan_compaction(talk.view, here))
     assert plan.before == here.tokens
     assert plan.after > plan.words_growth
     moved = rebased(plan, talk.view, replace(here, tokens=here.tokens // 2))

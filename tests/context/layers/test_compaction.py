@@ -35,7 +35,7 @@ def test_a_twentieth_of_the_history_stays_and_twenty_thousand_tokens_at_most(tri
 
 def test_five_messages_stay_where_tokens_are_unknown() -> None:
     talk = long_talk()
-    plan = planned(compaction(talk, trigger=None))
+    plan = planned(compaction(talk, trigger=0))
     kept = [group for group in talk.view.groups() if group.first >= plan.kept_from]
     messages = sum(1 + (len(group.segments[1].blocks) if len(group.segments) > 1 else 0) for group in kept)
     assert messages == 5

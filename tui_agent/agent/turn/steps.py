@@ -182,8 +182,7 @@ class StepRunner:
                 await self._texts.append_history(effect.thread, effect.text)
                 return None
             case effects.ShrinkImages():
-                smaller = await asyncio.to_thread(lambda: [halved(image) for image in effect.images])
-                return effects.Shrunk(tuple(smaller))
+                return await asyncio.to_thread(lambda: tuple(map(halved, effect.images)))
             case effects.WriteInBackground():
                 self._begin(effect.steps)
                 return None
@@ -217,7 +216,7 @@ class StepRunner:
         said = await self._hooks.fire("PreCompact", fields, emit, (trigger,))
         if said.refused or said.ended:
             return effects.Refusal(f"a hook of the user prevents it: {said.refused or said.ended}", final=True)
-        return effects.Instructions(said.context) if said.context else None
+        return said.context or None
 
     async def judge(self, instruction: str, text: str) -> str:
         """What the small model answers to a hook's question. Raises `ToolFailure` if it cannot be asked."""

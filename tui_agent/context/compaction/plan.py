@@ -19,7 +19,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import structs
 
-from tui_agent.context.budget import Budget, keep_tokens
+from tui_agent.context.budget import keep_tokens
 from tui_agent.context.compaction.forms import CHECKPOINT, FIVE, OUTLINE, SummaryForm
 from tui_agent.context.compaction.words import words_to_keep
 from tui_agent.context.economics import (
@@ -31,7 +31,6 @@ from tui_agent.context.economics import (
     summaries_limit,
 )
 from tui_agent.context.effects import Refusal
-from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Boundary, Restored, Words
 from tui_agent.conversation.log import because_of
 from tui_agent.conversation.request import takes_signed, words_block
@@ -133,25 +132,24 @@ def plan_compaction(
     view: View,
     here: Situation,
     *,
-    trigger: int | None,
     focus: str = "",
     asked: bool = False,
     keep: int | None = None,
     reason: str = "",
     by_provider: bool = True,
 ) -> Plan | Refusal:
-    """Plan a summary of everything since the last one, except the newest turns.
+    """Plan a summary of everything since the last one, except the newest turns; where no threshold in tokens is known,
+    messages are counted.
 
     `by_provider`: if possible, plan one that the provider writes and signs.
 
-    `trigger`: the size in tokens at which compactions happen; None: tokens are unknown, so messages are counted.
     `asked`: the user asked for it, so at most a quarter of a short conversation is kept, and any gain is enough.
     `keep`: overrides how much is kept, for the recovery from an overflow.
     """
-    groups, settings = view.groups(), here.settings.compaction
+    groups, settings, trigger = view.groups(), here.settings.compaction, here.limits.compact.tokens
     sizes = [here.mixed_tokens_of(group.size) for group in groups]
     start = len(groups)
-    if trigger is None and keep is None:
+    if not trigger and keep is None:
         messages = 0
         while start:
             group = groups[start - 1]
@@ -161,7 +159,7 @@ def plan_compaction(
             start -= 1
     else:
         if keep is None:
-            keep = keep_tokens(settings, here.budget, trigger or 0)
+            keep = keep_tokens(settings, here.budget, trigger)
         left = min(keep, sum(sizes) // 4) if asked else keep
         while start and sizes[start - 1] <= left:
             start -= 1
@@ -169,7 +167,7 @@ def plan_compaction(
     edge = max((boundary.last for boundary in view.boundaries()), default=0)
     begin = sum(group.first <= edge for group in groups)
     cut = max(begin, _with_its_prompt(view, groups, min(start, _first_unseen(groups))))
-    least = SHORTEST_GAIN if asked else smallest_gain(here.budget, trigger)
+    least = SHORTEST_GAIN if asked else smallest_gain(here)
     wanted = _wanted(here, _form(here), focus, reason)
     ours = _plan(wanted, view, here, groups, groups[begin:cut], least_gain=least)
     keeps_thinking = settings.by_provider and here.model.signs_summaries and here.model.bound_reasoning
@@ -239,7 +237,7 @@ def _plan_signed(wanted: Plan, view: View, here: Situation, last: int, *, least_
     carried = [
         group
         for group in (*(each for each in before if each.first in again), *covered)
-        if group.pinned or (group.first == request and _has_pictures(group))
+        if group.pinned or (group.first == request and group.size.images > 0)
     ]
     carries = {group.first for group in carried}
     # The newest request is among the words whole, unless it is carried; the others as far as they fit.
@@ -294,16 +292,12 @@ def rewritten_by(plan: Plan, view: View, here: Situation) -> int:
     return max(0, plan.likely_after - here.budget.fixed - sum(here.mixed_tokens_of(size) for size in before))
 
 
-def _has_pictures(group: Group) -> bool:
-    return any(isinstance(block, Image) for segment in group.segments for block in segment.blocks)
-
-
-def smallest_gain(budget: Budget, trigger: int | None) -> int:
+def smallest_gain(here: Situation) -> int:
     """The fewest tokens that an automatic compaction must free, or it would soon be due again: 5% of the window, but
     at most 10,000, a tenth of the trigger, and a tenth of what the fixed part leaves.
     """
-    window = budget.window
-    tenth = min(trigger or window, window - budget.fixed) * TRIGGER_SHARE
+    window = here.budget.window
+    tenth = min(here.limits.compact.tokens or window, window - here.budget.fixed) * TRIGGER_SHARE
     return max(SHORTEST_GAIN, min(MAX_REQUIRED_GAIN, int(window * GAIN_SHARE), int(tenth)))
 
 
@@ -327,8 +321,7 @@ def plan_asked_for(view: View, here: Situation, step: Literal["compact", "checkp
     """Plan a summary (with the focus `subject`) or completion record (with that note) for the user."""
     if step == "checkpoint":
         return plan_checkpoint(view, here, note=subject, reason="asked for")
-    trigger = here.limits.compact.tokens or None
-    return plan_compaction(view, here, trigger=trigger, focus=subject, asked=True, reason="asked for")
+    return plan_compaction(view, here, focus=subject, asked=True, reason="asked for")
 
 
 def _first_unseen(groups: Sequence[Group]) -> int:
@@ -436,12 +429,6 @@ def with_state(plan: Plan, state: str, view: View, tokens_of: Callable[[TextSize
     before = tokens_of(size_of_text(newest.state)) if newest is not None and not plan.through else 0
     growth = tokens_of(size_of_text(state)) - before
     return structs.replace(plan, state=state, state_growth=growth, after=plan.after + growth - plan.state_growth)
-
-
-def plan_by_us(plan: Plan, view: View, here: Situation, *, asked: bool) -> Plan | Refusal:
-    """The summary to have written, by our own models, in place of one that the provider would not write."""
-    trigger, focus = here.limits.compact.tokens or None, plan.subject
-    return plan_compaction(view, here, trigger=trigger, focus=focus, asked=asked, reason=plan.reason, by_provider=False)
 
 
 def plan_merge(view: View, here: Situation, *, coming: Plan | None = None) -> Plan | None:

@@ -34,7 +34,6 @@ from tui_agent.context.effects import (
     AskWriter,
     BeforeSummary,
     Effect,
-    Instructions,
     Outcome,
     Refusal,
     StepDone,
@@ -52,10 +51,6 @@ from tui_agent.conversation.view import View
 
 WayName: TypeAlias = Literal["own", "joined", "same_prefix", "notes", "whole", "parts", "extract"]
 
-EXPECTED: Final[Mapping[Literal["same_prefix", "separate"], WayName]] = {
-    "same_prefix": "same_prefix",
-    "separate": "whole",
-}
 HOW: Final[Mapping[WayName, str]] = {
     "own": "by the writer of its own",
     "joined": "put together without a model",
@@ -157,7 +152,7 @@ class Writers(msgspec.Struct, frozen=True):
             else:
                 draft = text
             if isinstance(draft, Draft):
-                how = choice.reason if way.name == EXPECTED[choice.way] else HOW.get(way.name, choice.reason)
+                how = choice.reason if way.name == choice.way else HOW.get(way.name, choice.reason)
                 return structs.replace(draft, how=how, failures=tuple(failures), spent_usd=_total_cost(answers))
             failures.append(f"{'own writer' if way.name == 'own' else way.name}: {draft.reason}")
         return Refusal(failures[-1] if failures else "No way to a summary was found.")
@@ -222,9 +217,9 @@ def heard(plan: Plan, *, asked: bool) -> Steps[Plan | Refusal]:
     if isinstance(said, Refusal):
         yield failed(plan, said)
         return said
-    if isinstance(said, Instructions):
-        return structs.replace(plan, subject="\n".join(filter(None, (plan.subject, said.text))))
-    return plan
+    return (
+        structs.replace(plan, subject="\n".join(filter(None, (plan.subject, said)))) if isinstance(said, str) else plan
+    )
 
 
 def failed(plan: Plan, why: Refusal) -> StepDone:

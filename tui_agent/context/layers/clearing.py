@@ -79,8 +79,6 @@ class ClearingBatch(msgspec.Struct, frozen=True):
 class ClearingLayer:
     """The layer. `never`: says which calls' results are never cleared (default: those named in the settings)."""
 
-    name = "clearing"
-
     def __init__(self, never: NeverCleared | None = None) -> None:
         self._never = never
 

@@ -62,8 +62,6 @@ class Backoff(msgspec.Struct, frozen=True):
 class CompactionLayer:
     """The layer that replaces older turns by a summary."""
 
-    name = "compaction"
-
     def plan(self, view: View, situation: Situation) -> Plan | Refusal | None:
         """The summary that is due despite the planned clearing, or that frees tokens at less cost than that.
 
@@ -72,20 +70,17 @@ class CompactionLayer:
         settings, cleared = situation.settings, situation.cleared
         if settings.context.preset == "off" or not settings.compaction.auto or situation.resting:
             return None
-        trigger = situation.limits.compact.tokens or None
         if reason := _reason(view, situation):
-            return plan_compaction(view, situation, trigger=trigger, reason=reason)
+            return plan_compaction(view, situation, reason=reason)
         if cleared is not None and _frees_at_less_cost(cleared, view, situation):
             reason = "it frees tokens at less cost than clearing would"
-            plan = plan_compaction(view, situation, trigger=trigger, reason=reason)
+            plan = plan_compaction(view, situation, reason=reason)
             return plan if isinstance(plan, Plan) else None
         return None
 
 
 class CheckpointLayer:
     """The layer that replaces a finished task by its completion record. `on`: whether the model can declare one."""
-
-    name = "checkpoints"
 
     def __init__(self, *, on: bool = True) -> None:
         self.on = on
@@ -146,7 +141,7 @@ def _reason(view: View, here: Situation) -> str:
         reaches = "reached" if left >= trigger.tokens else "is about to reach"
         return f"the view {reaches} {trigger.tokens:,} tokens ({trigger.source})"
     worth = _worth_now(here)
-    if worth is None or worth.freed < smallest_gain(here.budget, trigger.tokens):
+    if worth is None or worth.freed < smallest_gain(here):
         return ""
     return reason_it_pays(here, worth)
 

@@ -51,8 +51,6 @@ class DigestPlan(msgspec.Struct, frozen=True, kw_only=True):
 class DigestLayer:
     """The layer. `prompt`: the prompt file ``digest``."""
 
-    name = "digests"
-
     def __init__(self, prompt: str) -> None:
         self._prompt = prompt
 

@@ -26,9 +26,6 @@ class Layer(Protocol):
     the engine carries out its decision, and remembers what has to be remembered.
     """
 
-    @property
-    def name(self) -> str: ...
-
     def plan(self, view: View, situation: Situation, /) -> Decision | None:
         """What is due now, with its reason and sizes before and after; None if nothing is."""
         ...

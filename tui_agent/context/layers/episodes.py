@@ -27,8 +27,6 @@ POINTERS_CHARS: Final = 1_000
 class EpisodeLayer:
     """The layer. `closed`: finds the closed episodes in a view."""
 
-    name = "episodes"
-
     def __init__(self, closed: Callable[[View], Sequence[Episode]] = lambda view: episodes(view)[0]) -> None:
         self._closed = closed
 

@@ -18,7 +18,7 @@ from tui_agent.context.changes import preview_change
 from tui_agent.context.compaction.plan import Plan, merge_of, plan_compaction
 from tui_agent.context.cutting import head, quoted, tail
 from tui_agent.context.economics import Situation
-from tui_agent.context.effects import SaveText, ShrinkImages, Shrunk, Steps, expect
+from tui_agent.context.effects import SaveText, ShrinkImages, Steps, expect
 from tui_agent.context.layers.clearing import ClearingLayer
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Artifact, Cleared, Digested, Shortened
@@ -136,7 +136,7 @@ def shrink(
             return clearing.asked_for(view, here, keep=0 if step == "clear_newest" else None, reason=TOO_LARGE)
         case "extract" | "extract_if_enough":
             keep = int(min(here.budget.limit or here.tokens, here.tokens) * KEPT_SHARE)
-            plan = plan_compaction(view, here, trigger=None, asked=True, keep=keep, reason=TOO_LARGE, by_provider=False)
+            plan = plan_compaction(view, here, asked=True, keep=keep, reason=TOO_LARGE, by_provider=False)
             if isinstance(plan, Plan):
                 return plan if step == "extract" or here.budget.fits(plan.after) else None
             shown = view.boundaries()
@@ -211,7 +211,7 @@ def _smaller(images: Iterable[Image]) -> Steps[dict[Image, Image]]:
     """Have these pictures made smaller, each once."""
     wanted = tuple(dict.fromkeys(images))
     made = (yield ShrinkImages(wanted)) if wanted else None
-    return dict(zip(wanted, made.images, strict=True)) if isinstance(made, Shrunk) else {}
+    return dict(zip(wanted, made, strict=True)) if isinstance(made, tuple) else {}
 
 
 def _with_pictures(
