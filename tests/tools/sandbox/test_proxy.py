@@ -106,6 +106,28 @@ async def test_it_asks_once_about_a_domain_and_those_that_belong_to_it() -> None
     assert proxy.take_refused() == []
 
 
+async def test_a_question_is_withdrawn_once_nobody_waits_for_its_answer() -> None:
+    withdrawn = asyncio.Event()
+
+    async def ask(origin: str) -> bool:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            withdrawn.set()
+        return True
+
+    async with serving(Proxy([], resolver=here), ask) as at:
+        (_, one), (_, two) = [await asyncio.open_connection("127.0.0.1", at) for _ in range(2)]
+        for writer in (one, two):
+            writer.write(b"CONNECT b.example:443 HTTP/1.1\r\n\r\n")
+        one.close()
+        await asyncio.sleep(0.6)
+        assert not withdrawn.is_set()
+        two.close()
+        async with asyncio.timeout(10):
+            await withdrawn.wait()
+
+
 PRIVATE = (
     *("127.0.0.1", "localhost", "10.0.0.1", "192.168.1.1", "169.254.169.254", "[::1]", "[fe80::1]", "0x7f000001"),
     *("2130706433", "127.1", "metadata.internal", "[::ffff:127.0.0.1]", "100.64.0.1", "0.0.0.0"),

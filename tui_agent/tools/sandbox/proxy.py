@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import ip_address
 from typing import Final, TypeAlias
@@ -52,6 +53,7 @@ _MOST_HEAD: Final = 32_768
 _HEAD_S: Final = 20.0
 _CONNECT_S: Final = 20.0
 _IDLE_S: Final = 300.0
+_LOOK_S: Final = 0.2
 _PIECE: Final = 65_536
 _REQUEST: Final = regex(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
 _OF_THE_HOP: Final = {b"host", b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization"}
@@ -86,6 +88,7 @@ class Proxy:
         self._limits = tuple(rule for rule in limits if rule.names(NETWORK))
         self._ask: Ask | None = None
         self._decided: dict[str, asyncio.Future[bool]] = {}
+        self._waiting: Counter[asyncio.Future[bool]] = Counter()
         self._refused: dict[str, str] = {}
         self._server: asyncio.Server | None = None
         self._listener: socket.socket | None = None
@@ -135,7 +138,7 @@ class Proxy:
                 whole = first + await reader.readuntil(b"\r\n\r\n")
                 host, port, head = _http_request(whole)
         try:
-            theirs, away = await self._reach(host, port, secure=port != 80)
+            theirs, away = await self._reach(reader, host, port, secure=port != 80)
         except _Refused as why:
             if len(self._refused) < _MOST_AT_ONCE:
                 self._refused[host] = str(why)
@@ -153,7 +156,9 @@ class Proxy:
         finally:
             away.close()
 
-    async def _reach(self, host: str, port: int, *, secure: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _reach(
+        self, reader: asyncio.StreamReader, host: str, port: int, *, secure: bool
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to a host if it is allowed. Raises `_Refused`."""
         try:
             address = read_address(f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/")
@@ -163,7 +168,7 @@ class Proxy:
             raise _Refused("it is no name of a server")
         if address.is_local:
             raise _Refused("it is not on the public network")
-        if not self._is_allowed(address, port) and not await self._was_allowed(address.origin):
+        if not self._is_allowed(address, port) and not await self._was_allowed(address.origin, reader):
             raise _Refused("it was not allowed")
         try:
             async with asyncio.timeout(_CONNECT_S):
@@ -188,12 +193,22 @@ class Proxy:
             for name in names
         )
 
-    async def _was_allowed(self, origin: str) -> bool:
-        """Whether the user allows it; asked once in this session."""
+    async def _was_allowed(self, origin: str, reader: asyncio.StreamReader) -> bool:
+        """Whether the user allows it; asked once in this session, for as long as one of those who want it waits."""
         if origin not in self._decided:
             asked = asyncio.ensure_future(self._asked(origin))
             self._decided.update(dict.fromkeys(belonging_to(origin), asked))
-        return await asyncio.shield(self._decided[origin])
+        asked = self._decided[origin]
+        self._waiting[asked] += 1
+        try:
+            while not (await asyncio.wait((asked,), timeout=_LOOK_S))[0] and not reader.at_eof():
+                pass
+        finally:
+            self._waiting[asked] -= 1
+            if not self._waiting[asked]:
+                del self._waiting[asked]
+                asked.cancel()
+        return asked.done() and asked.result()
 
     async def _asked(self, origin: str) -> bool:
         if self._ask is None:
