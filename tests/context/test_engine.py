@@ -850,6 +850,14 @@ def test_a_conversation_in_memory_is_managed_without_a_model() -> None:
     assert "The files are read one after the other." in done.text
 
 
+def test_pictures_take_no_room_of_a_model_that_does_not_get_them() -> None:
+    chat = Chat(20_000)
+    chat.engine.extend([user_message("look", *(Image("image/png", f"{number:04}") for number in range(20)))])
+    seen = chat.tokens
+    chat.engine.use(structs.replace(chat.engine.model, images=False))
+    assert seen - chat.tokens == pytest.approx(20 * 1_185)
+
+
 @pytest.mark.parametrize(("characters", "is_long"), [(50_000, False), (70_000, True)])
 def test_a_long_view_says_so(characters: int, is_long: bool) -> None:
     chat = Chat(200_000)

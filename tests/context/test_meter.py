@@ -12,7 +12,7 @@ from tests.conversation.logs import logs
 from tests.examples import examples
 from tui_agent.context.counting import Counter, Ratios, estimate
 from tui_agent.context.meter import SURE_OF, TokenMeter
-from tui_agent.conversation.blocks import Reasoning, Text, ToolCall
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall
 from tui_agent.conversation.entries import (
     AnyEntry,
     Cleared,
@@ -120,6 +120,25 @@ def test_a_measured_system_prompt_is_not_what_was_estimated_wrongly() -> None:
     said = sum(meter.categories(session.view).values()) - fixed
     session.add(Restored(items=(2,), texts=("",)))
     assert meter.tokens(session.view) == pytest.approx(fixed + said * (20_000 + SURE_OF) / (said + SURE_OF), rel=0.01)
+
+
+@pytest.mark.parametrize("each", [0, 300, 1_200])
+def test_pictures_that_count_less_than_thought_make_no_text_smaller(each: int) -> None:
+    session, meter = Session(), TokenMeter()
+    session.add(user_message("x" * 20_000))
+    measured_call(session, meter, Usage(7_590, 0, 0, 10))
+    ratios = meter.ratios.export()
+    session.result("done")
+    seen = session.add(user_message("look", *(Image("image/png", f"{number}") for number in range(4))))
+    measured_call(session, meter, Usage(7_606 + 4 * each, 0, 0, 10))
+    assert meter.ratios.export() == ratios
+    session.add(user_message("y" * 3_000))
+    without = session.view.copy()
+    without.apply(without.log.stamp(Shortened(items=(seen,), blocks=((Text("look"),),)), 9.0))
+    whole_tokens = meter.whole_tokens_of(session.view)
+    assert whole_tokens(without) == pytest.approx(whole(without), abs=10)
+    assert whole_tokens(session.view) - whole_tokens(without) == pytest.approx(4 * each, abs=10)
+    assert meter.mixed_tokens_of(session.view)(size_of_text("z" * 1_000)) == pytest.approx(330, abs=2)
 
 
 def test_after_a_step_it_is_smaller_by_what_the_step_freed() -> None:

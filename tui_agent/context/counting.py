@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ASCII_TOKENS = 0.33
 OTHER_TOKENS = 1.5
 IMAGE_TOKENS = 1_200
+UNSEEN_TOKENS = 15
+"""Tokens of what a model that takes no pictures is told in place of one."""
 CACHED_COUNTS = 4_096
 """How many counts of texts are cached, by content."""
 DENSITY_CHARS = 400_000
@@ -107,7 +109,7 @@ class Counter:
 
     def __init__(self, tokenizer: Tokenizer | None = None, *, image_tokens: int = IMAGE_TOKENS) -> None:
         self._tokenizer = tokenizer
-        self._image_tokens = image_tokens
+        self.image_tokens = image_tokens
         self._cache: OrderedDict[bytes, int] = OrderedDict()
         self._densities: dict[ContentClass, _Density] = {}
 
@@ -144,7 +146,7 @@ class Counter:
                 return self.text(block.text)
             case ToolResult():
                 images = sum(image.weight for image in block.images)
-                return self.text(block.text, "results") + round(images * self._image_tokens)
+                return self.text(block.text, "results") + round(images * self.image_tokens)
             case ToolCall():
                 return self.text(block.name, "calls") + self.text(block.arguments, "calls")
             case _:
@@ -155,7 +157,7 @@ class Counter:
         density = self._densities.get(content)
         ruled = _estimate_text(size)
         counted = ruled if density is None else math.ceil(ruled * density.factor)
-        return counted + round(size.images * self._image_tokens)
+        return counted + round(size.images * self.image_tokens)
 
     def categories(self, view: "View") -> dict[Category, int]:
         """Tokens of the next request by category, in constant time."""

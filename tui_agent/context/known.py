@@ -9,7 +9,7 @@ from msgspec import structs
 from tui_agent.context.budget import Budget, ModelLimits, Thresholds, Window, limits_of
 from tui_agent.context.cache_life import Pauses, PrefixCache, priced
 from tui_agent.context.compaction.words import words_limit
-from tui_agent.context.counting import Counter, Ratios
+from tui_agent.context.counting import UNSEEN_TOKENS, Counter, Ratios
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import NotYet, Steps
 from tui_agent.context.layers.compaction import Backoff
@@ -72,6 +72,7 @@ class KnownContext:
             self.requests.other_model()
         cap = self._picture_caps.get(model.name, model.picture_bytes)
         self.model = structs.replace(model, picture_bytes=cap)
+        self.meter.counter.image_tokens = self.settings.context.image_tokens if model.images else UNSEEN_TOKENS
         self.view.policy = policy_of(model)
 
     @property

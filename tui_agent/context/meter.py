@@ -10,11 +10,12 @@ server's wrong count must not make a conversation too large to continue.
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from tui_agent.context.counting import CLASS_OF, CONTENT_CLASSES, HIGHEST_RATIO, ContentClass, Counter, Ratios, class_of
-from tui_agent.conversation.blocks import Reasoning
+from tui_agent.conversation.blocks import Image, Reasoning, ToolResult
 from tui_agent.conversation.entries import AnyEntry, ContextEntry, Message, ModelSwitched, Prefix, Usage
 from tui_agent.conversation.sizes import NOTHING, Category, TextSize, size_of_text, size_of_tools
 from tui_agent.conversation.states import sent_blocks
@@ -42,7 +43,8 @@ class Growth(msgspec.Struct, frozen=True):
 class _Tail(msgspec.Struct):
     """Estimated tokens by class of what was said after the call of entry `call`, up to entry `read`.
 
-    `edited`: something before was changed, by `change` tokens; `unknown`: nobody knows by how many.
+    `edited`: something before was changed, by `change` tokens; `unknown`: nobody knows by how many. `pictured`: there
+    were pictures among it, which say nothing of how texts are counted.
     """
 
     call: int
@@ -50,7 +52,15 @@ class _Tail(msgspec.Struct):
     edited: bool = False
     unknown: bool = False
     change: int = 0
+    pictured: bool = False
     tokens: dict[ContentClass, int] = msgspec.field(default_factory=dict)
+
+
+class _Scale(NamedTuple):
+    """Tokens measured for each that was estimated of everything, and of pictures beyond that."""
+
+    all: float = 1.0
+    pictures: float = 1.0
 
 
 class TokenMeter:
@@ -142,19 +152,25 @@ class TokenMeter:
         self._believed = _is_believed(measured, estimated)
         return max(measured, estimated if self._raised > 1.0 else 0) if self._believed else estimated
 
-    def _scale(self, view: View) -> float:
+    def _scale(self, view: View) -> _Scale:
         """How many tokens the last call's request had for each that is estimated, as far as that is believed: of what
-        was said, if system prompt and tools were measured, else of everything.
+        was said, if system prompt and tools were measured, else of everything. If they were fewer, pictures are what
+        was taken for too large, for nothing differs as much from model to model; only the rest is of texts.
         """
         call = view.last_call
         if call is None or call.usage is None or not call.usage.input_tokens or call.model != view.model:
-            return 1.0
-        measured, known = call.usage.input_tokens, self._estimated(view, view.sizes_asked())
+            return _Scale()
+        asked = view.sizes_asked()
+        measured, known = call.usage.input_tokens, self._estimated(view, asked)
         estimated, exact = sum(known.values()), self._measured_before(view, known)
         if not _is_believed(measured, estimated):
-            return 1.0
-        factor = (measured - exact + SURE_OF) / (estimated - exact + SURE_OF)
-        return min(max(factor, 1 / BELIEVED_FACTOR), BELIEVED_FACTOR)
+            return _Scale()
+        pictures = estimated - sum(self._estimated(view, {c: _shown(size, 0) for c, size in asked.items()}).values())
+        less = min(pictures, max(0, estimated - measured))
+        gone = pictures if less else 0
+        factor = (measured - exact - gone + less + SURE_OF) / (estimated - exact - gone + SURE_OF)
+        factor = min(max(factor, 1 / BELIEVED_FACTOR), BELIEVED_FACTOR)
+        return _Scale(factor, (1 - less / pictures) / factor if less else 1.0)
 
     def _measured_before(self, view: View, known: dict[Category, int]) -> int:
         """Tokens of system prompt and tools, if they were measured; 0 if not."""
@@ -210,8 +226,9 @@ class TokenMeter:
 
     def result_tokens_of(self, view: View) -> Callable[[TextSize], int]:
         """A function from raw sizes of tool results in the view to tokens of the active model."""
-        factor = self._ratio(view, "results") * self._scale(view)
-        return lambda size: math.ceil(self.counter.size(size, "results") * factor)
+        factor, pictures = self._scale(view)
+        factor *= self._ratio(view, "results")
+        return lambda size: math.ceil(self.counter.size(_shown(size, pictures), "results") * factor)
 
     def tokens_of_text(self, view: View, text: str, content: ContentClass = "results") -> int:
         """A text's tokens for the active model."""
@@ -226,15 +243,17 @@ class TokenMeter:
                 said = said.plus(size)
         plain = self.counter.size(said, "results")
         ratio = (sum(known.values()) - known["system"] - known["tools"]) / plain if plain else 1.0
-        ratio *= self._scale(view)
-        return lambda size: math.ceil(self.counter.size(size, "results") * ratio)
+        scale, pictures = self._scale(view)
+        ratio *= scale
+        return lambda size: math.ceil(self.counter.size(_shown(size, pictures), "results") * ratio)
 
     def whole_tokens_of(self, view: View) -> Callable[[View], int]:
         """A function from this view, or one with more entries, to the estimated tokens of its request."""
-        scale = self._scale(view)
+        scale, pictures = self._scale(view)
 
         def whole(each: View) -> int:
-            known = self.categories(each)
+            sizes = {category: _shown(size, pictures) for category, size in self.sizes(each).items()}
+            known = self._estimated(each, sizes)
             exact = self._measured_before(view, known)
             return round(exact + (sum(known.values()) - exact) * scale)
 
@@ -288,6 +307,7 @@ class TokenMeter:
             message = view.log.message(entry.seq)
             for block in sent_blocks(message) if message is not None and message.agent_visible else ():
                 content = class_of(block)
+                tail.pictured |= isinstance(block, Image) or (isinstance(block, ToolResult) and bool(block.images))
                 tail.tokens[content] = tail.tokens.get(content, 0) + self.counter.block(block)
 
     def _learn_growth(self, view: View, before: _Tail, usage: Usage) -> None:
@@ -305,7 +325,7 @@ class TokenMeter:
             sizes = view.sizes()
             tokens["fixed"] = sum(self.counter.size(sizes[part], "fixed") for part in ("system", "tools"))
         total = sum(tokens.values())
-        for content, count in tokens.items():
+        for content, count in tokens.items() if not before.pictured else ():
             if count >= PURE * total and doubt <= (1 - PURE) * total:
                 self.ratios.learn(view.model, self.counter.shape, content, measured=grown, estimated=total)
 
@@ -328,6 +348,11 @@ class TokenMeter:
         self._growth = Growth(
             old.clearable + weight * (clearable - old.clearable), old.all + weight * (everything - old.all)
         )
+
+
+def _shown(size: TextSize, pictures: float) -> TextSize:
+    """A size whose pictures count `pictures` times as much."""
+    return TextSize(size.ascii, size.other, size.images * pictures) if size.images else size
 
 
 def _is_believed(measured: float, estimated: float) -> bool:
