@@ -195,10 +195,9 @@ class Proxy:
 
     async def _was_allowed(self, origin: str, reader: asyncio.StreamReader) -> bool:
         """Whether the user allows it; asked once in this session, for as long as one of those who want it waits."""
-        if origin not in self._decided:
+        if (asked := self._decided.get(origin)) is None:
             asked = asyncio.ensure_future(self._asked(origin))
             self._decided.update(dict.fromkeys(belonging_to(origin), asked))
-        asked = self._decided[origin]
         self._waiting[asked] += 1
         try:
             while not (await asyncio.wait((asked,), timeout=_LOOK_S))[0] and not reader.at_eof():
