@@ -408,6 +408,13 @@ def test_a_server_says_the_size_of_a_model_under_many_names(listed: dict[str, ob
     assert facts_in(json.dumps(two).encode(), "any") == ServerFacts()
 
 
+def test_a_refused_key_is_named_by_the_variable_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = msgspec.structs.replace(ACME, keys=("ACME_TOKEN", "ACME_PROFILE"))
+    monkeypatch.setenv("ACME_PROFILE", "work")
+    assert failure(two, "m", ErrorReply(401, "", "")).message.endswith("check ACME_PROFILE.")
+    assert "The key in ACME_PROFILE may not" in failure(two, "m", ErrorReply(403, "", "")).message
+
+
 def test_a_provider_without_a_key_has_credentials() -> None:
     keyless = msgspec.structs.replace(ACME, keys=())
     assert failure(keyless, "m", ErrorReply(401, "", "")).message.endswith("check the credentials.")

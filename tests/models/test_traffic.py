@@ -194,6 +194,8 @@ async def test_the_last_line_of_a_stream_may_be_missing(monkeypatch: pytest.Monk
 WAIT = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "33s"}
 QUOTA = {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED", "details": [WAIT]}
 BUSY = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+USED = {"input_tokens": 9, "output_tokens": 1}
+ODD = {"type": "response.completed", "response": {"output": [{"type": "message", "content": "hi"}], "usage": USED}}
 FAILURES: dict[str, tuple[bytes, type[ModelError]]] = {
     "gemini, an object over many lines": (json.dumps({"error": QUOTA}, indent=2).encode(), RateLimited),
     "gemini, a list over many lines": (json.dumps([{"error": QUOTA}], indent=2).encode(), RateLimited),
@@ -206,6 +208,7 @@ FAILURES: dict[str, tuple[bytes, type[ModelError]]] = {
     "anthropic, an object": (json.dumps(BUSY).encode(), Overloaded),
     "anthropic, another server's": (b'event: error\ndata: {"error":{"message":"no","code":503}}\n\n', Unavailable),
     "anthropic, no JSON": (b"event: error\ndata: upstream gone\n\n", ConnectionLost),
+    "mine, an item of another shape in the last event": (b"data: %b\n\n" % _json(ODD), ConnectionLost),
 }
 
 
@@ -214,8 +217,8 @@ async def test_a_failure_in_the_middle_is_read_in_whatever_form_it_comes(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure, meant = FAILURES[case]
-    name = next(each for each in PROTOCOLS if each.startswith("gemini" if case.startswith("gemini") else "claude"))
-    told = plainly(told_by(PROTOCOLS[name])[:2]) + failure
+    name = next(each for each in PROTOCOLS if each.startswith(case.partition(",")[0].replace("anthropic", "claude")))
+    told = plainly(told_by(PROTOCOLS[name])[: 1 if name.startswith("mine") else 2]) + failure
     with pytest.raises(ModelError) as caught:
         await answered(name, [told], monkeypatch.setenv)
     assert type(caught.value) is meant

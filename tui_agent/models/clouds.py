@@ -63,7 +63,7 @@ class BedrockModel(AnthropicModel):
     async def _failure(self, error: Exception) -> ModelError | None:
         known = await super()._failure(error)
         if isinstance(known, AuthFailed):
-            return AuthFailed(f"{known.message} AWS's credentials and AWS_REGION have to allow it.")
+            return AuthFailed(f"{known.message.rstrip('.')}. AWS's credentials and AWS_REGION have to allow it.")
         if known is None and type(error).__module__ == "botocore.eventstream":
             return unreadable(self._provider)
         of_aws = type(error).__module__.partition(".")[0] in ("botocore", "boto3")

@@ -163,17 +163,15 @@ def failure(provider: Provider, model: str, refusal: ErrorReply) -> ModelError:
     if _SPENT.search(refusal.text):
         status = 429
     if status == 401 or (status == 400 and _BAD_KEY.search(refusal.text)):
-        check = provider.key or "the credentials"
-        return AuthFailed(f"{name} does not accept the key: check {check}.")
+        return AuthFailed(f"{name} does not accept the key: check {_key(provider) or 'the credentials'}.")
     match status:
         case 402:
             return AuthFailed(f"{name} cannot bill this call: check the account's plan and credit.")
         case 403 if _CONTENT.search(refusal.text):
             return InvalidRequest(f"{name} refuses the request: {text}")
         case 403:
-            return AuthFailed(
-                f"{f'The key in {provider.key}' if provider.key else 'This account'} may not use {model}: {text}"
-            )
+            holder = f"The key in {key}" if (key := _key(provider)) else "This account"
+            return AuthFailed(f"{holder} may not use {model}: {text}")
         case 404:
             return UnknownModel(
                 f"{name} knows no model {model}",
@@ -255,6 +253,11 @@ def refused_picture(name: str, text: str) -> PictureRefused | None:
         return None
     place = _PLACE.search(text)
     return PictureRefused(f"{name} refuses a picture: {plain(text)}", place=place[0] if place else "")
+
+
+def _key(provider: Provider) -> str:
+    """The variable whose key was refused; empty: it needs none."""
+    return next(filter(os.environ.get, provider.keys), provider.key)
 
 
 def _too_large(name: str) -> RequestTooLarge:

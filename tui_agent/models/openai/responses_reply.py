@@ -213,9 +213,9 @@ class ResponsesReply(Reply):
         if response.usage is not None:
             self._usage, self._charged = _counted(response.usage), response.usage.usd
         if kind in _ENDINGS:
-            self.complete = True
             if not self._items:
                 self._items = {index: _Open(_item_in(item)) for index, item in enumerate(response.output or ())}
+            self.complete = True
             self._why = (response.incomplete_details.reason or "") if response.incomplete_details is not None else ""
         return [Metered(self._usage, self._charged)] if response.usage is not None else []
 
