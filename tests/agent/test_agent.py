@@ -218,6 +218,32 @@ async def test_a_prompt_sent_again_after_a_failure_in_mid_answer_stands_once() -
     assert broken_rules(agent.engine.view.messages()) == []
 
 
+async def test_a_consumer_that_is_cancelled_while_it_holds_the_iterator_ends_the_turn() -> None:
+    handling = asyncio.Event()
+
+    async def talks_on(_: ModelRequest) -> AsyncIterator[StreamEvent]:
+        while True:
+            yield TextDelta("on and on, ")
+            await asyncio.sleep(0.01)
+
+    agent = Agent(Scripted(talks_on, *saying("Here I am.")))
+    turn = agent.run("Which?")
+
+    async def consume() -> None:
+        async for event in turn:
+            if isinstance(event, TextDelta):
+                handling.set()
+                await asyncio.Event().wait()
+
+    consumer = asyncio.create_task(consume())
+    await handling.wait()
+    consumer.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await consumer
+    assert await agent.ask("Which?") == "Here I am."
+    assert isinstance([event async for event in turn][-1], events.TurnFinished)
+
+
 async def test_a_stop_that_cannot_be_saved_ends_the_turn_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

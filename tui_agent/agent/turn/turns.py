@@ -59,6 +59,7 @@ class Turns:
         self._tell = tell
         self._worker: asyncio.Task[None] | None = None
         self._consumer: weakref.ref[EventStream] | None = None
+        self._taker: asyncio.Task[object] | None = None
         self._closed = False
         self._turn: Turn | None = None
         self._holder: asyncio.Task[object] | None = None
@@ -92,7 +93,7 @@ class Turns:
             abandoned.cancel()
             await asyncio.wait([abandoned])
             self._must_be_free()
-        (self._consumer,) = own
+        (self._consumer,), self._taker = own, None
         stream: asyncio.Queue[events.AgentEvent | None] = asyncio.Queue()
         typed = valid_text(typed)
         message = entries.user_message(valid_text(prompt), *images, typed=typed) if prompt.strip() or images else None
@@ -104,17 +105,28 @@ class Turns:
                 self._worker = None
             stream.put_nowait(None)
 
+        def left(taker: asyncio.Task[object]) -> None:
+            if taker.cancelled():
+                worker.cancel()
+
         for listener in self.on_begin:
             listener()
         # A callback, because a task cancelled before its first step never runs its own `finally`.
         worker.add_done_callback(over)
+        taker = None
         try:
             while (event := await stream.get()) is not None:
+                if taker is not (now := asyncio.current_task()) and now is not None:
+                    # Who is cancelled while it handles an event may not let go of the iterator for long.
+                    taker = self._taker = now
+                    taker.add_done_callback(left)
                 yield event
             await asyncio.wait([worker])
             if not worker.cancelled():
                 worker.result()
         finally:
+            if taker is not None:
+                taker.remove_done_callback(left)
             if not worker.done():
                 worker.cancel()
                 await to_completion(asyncio.wait([worker]))
@@ -196,9 +208,12 @@ class Turns:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is running. One whose iterator was dropped, as by ``break``, is only ending."""
+        """Whether a turn is running. One whose iterator was dropped, as by ``break``, or whose consumer was cancelled,
+        is only ending.
+        """
         abandoned = self._consumer is not None and self._consumer() is None
-        return self._worker is not None and not abandoned
+        left = self._taker is not None and self._taker.cancelled()
+        return self._worker is not None and not (abandoned or left)
 
     def interrupt(self) -> bool:
         if self._worker is None:
