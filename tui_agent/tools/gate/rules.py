@@ -155,8 +155,17 @@ def allowing(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) ->
 def catching(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) -> Rule | None:
     """The deny or ask rule, of those about the tool, that covers a path or a URL."""
     if access.effect in {"network", "call"}:
-        return next((rule for rule in rules if not rule.pattern or matches(rule.pattern, access.target)), None)
+        return catching_address(rules, access.target)
     return catching_path(rules, access.target, str(workspace.root))
+
+
+def catching_address(rules: Iterable[Rule], address: str) -> Rule | None:
+    """The deny or ask rule, of those about the tool, that covers an address, by http or https: one is no way around the
+    other.
+    """
+    scheme, mark, rest = address.partition("://")
+    forms = (f"http://{rest}", f"https://{rest}") if mark and scheme in {"http", "https"} else (address,)
+    return next((rule for rule in rules if not rule.pattern or any(matches(rule.pattern, f) for f in forms)), None)
 
 
 def catching_path(rules: Iterable[Rule], path: str, root: str) -> Rule | None:

@@ -18,9 +18,8 @@ from urllib.parse import urlsplit
 from tui_agent.conversation.blocks import ToolCall, ToolDefinition
 from tui_agent.regex import regex
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
-from tui_agent.tools.gate.patterns import matches
 from tui_agent.tools.gate.permissions import PermissionGate
-from tui_agent.tools.gate.rules import NETWORK, Rule
+from tui_agent.tools.gate.rules import NETWORK, Rule, catching_address
 from tui_agent.tools.sandbox.launcher import PROXY_PORT
 from tui_agent.tools.web.addresses import Address, WebAddress, is_public, read_address, resolve
 
@@ -182,9 +181,7 @@ class Proxy:
         raise _Refused("it cannot be reached at a public address")
 
     def _is_allowed(self, address: WebAddress, port: int) -> bool:
-        # A rule names a domain with one scheme; the other is no way around it.
-        forms = [f"{scheme}://{address.origin.partition('://')[2]}/" for scheme in ("http", "https")]
-        if any(not rule.pattern or matches(rule.pattern, form) for rule in self._limits for form in forms):
+        if catching_address(self._limits, f"{address.origin}/"):
             return False
         names = (f"{address.host}:{port}", *((address.host,) if port in _PORTS else ()))
         return any(
