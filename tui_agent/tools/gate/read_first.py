@@ -297,7 +297,8 @@ def _read_by(tokens: Sequence[str], folders: list[Path], look: _Look, also: Sequ
             folders += [folder] if folder is not None and folder not in folders else []
         for folder in folders:
             yield from _matching(folder, [name for name in patterns if "/" not in name], look)
-            yield from (path for name in patterns if "/" in name for path in _files_at(folder, name, look))
+            named_below = (each for name in patterns if "/" in name for each in _below(folder, name, look))
+            yield from (path for name in named_below for path in _files_at(folder, name, look))
     if not _NODES.isdisjoint(programs):
         packages = filter(partial(look.ask, is_folder), (folder / "node_modules" for folder in folders))
         inside = ((place, token) for place in packages for token in named if not look.lacks(place, token))
@@ -312,6 +313,15 @@ def _read_by(tokens: Sequence[str], folders: list[Path], look: _Look, also: Sequ
 def _matching(folder: Path, patterns: Sequence[str], look: _Look) -> Iterator[Path]:
     fits = any_of(tuple(patterns))
     return (folder / name for name in look.ask(_names_in, folder) if fits.match(name))
+
+
+def _below(folder: Path, pattern: str, look: _Look) -> Iterator[str]:
+    """A pattern of the table for files in folders, once for each folder here that its first part matches."""
+    first, _, rest = pattern.partition("/")
+    if "*" not in first:
+        yield pattern
+    else:
+        yield from (f"{path.name}/{rest}" for path in _matching(folder, (first,), look))
 
 
 def _places(folder: Path, text: str, look: _Look) -> Iterator[Path]:
