@@ -45,6 +45,7 @@ def test_output_cannot_leave_its_block_nor_give_a_terminal_orders() -> None:
     (shown,) = output_content("run_command", "x" * 30_000)
     assert "10,000 more characters" in str(shown)
     assert title_of("run_command", r'{"command": "ls\u001b]0;x\u0007 -l"}') == "ls␛]0;x␇ -l"
+    assert title_of("read_file", '{"path": "a.txt"}') == "Read a.txt"
 
 
 def test_an_editor_is_shown_exactly_what_is_approved() -> None:

@@ -68,7 +68,7 @@ def title_of(tool: str, arguments: str) -> str:
     line = call_summary(arguments)
     if facts_of(tool).kind == "execute" and line:
         return line
-    return one_line(f"{tool} {line}".strip())
+    return one_line(f"{facts_of(tool).title} {line}".strip())
 
 
 def title_of_question(question: PermissionQuestion) -> str:
