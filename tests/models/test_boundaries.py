@@ -436,6 +436,7 @@ def test_a_region_has_its_address(region: str, address: str) -> None:
 
 def test_a_summary_without_a_model_has_headings_definitions_and_first_sentences() -> None:
     text = "# One\nFirst here. Not this.\nNor this.\n\n    def f(a):\n  Second!  Nor this.\n\n(third)\n- no\n\n42"
+    text += "\n\n```sh\n# Not this\n```"
     assert summary_of(text) == "- **One**\n- First here.\n- `def f(a):`\n- (third)\n- 42"
     assert summary_of(text, 5).count("\n") == 4
     assert summary_of(text, 4).endswith("- (third)\n- … and 1 more")

@@ -33,6 +33,7 @@ _ENDED = regex(
 )
 _NONE_FOUND = regex(r"\s*(?:\[?no (?:match|file|result)|\Z)", re.IGNORECASE)
 _DEFINITION = regex(r"(?:async\s+)?(?:def|class|function|fn|func|struct|interface)\s+\w+|\[[\w.\-]+\]$")
+_EXAMPLE = regex(r"(?ms)^ *(```|~~~).*?(?:^ *\1|\Z)")
 _ADVICE = regex(r"(?<=[.!?])\s+(?=[A-Z])")
 _REFUSALS = {
     "The user declined": "you said no",
@@ -132,7 +133,7 @@ def summary_of(text: str, most: int = 8) -> str:
     """Headings, definitions and first sentences of `text`, in order, as a list."""
     picked: list[str] = []
     fresh = True
-    for line in map(str.strip, text.splitlines()):
+    for line in map(str.strip, _EXAMPLE.sub("", text).splitlines()):
         heading = re.match(r"#{1,6}\s+(.*)", line)
         if heading:
             picked.append(f"**{heading[1]}**")
