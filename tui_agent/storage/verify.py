@@ -164,8 +164,8 @@ class _Check:
         noted = decoded(str(head[0]), Link) if head is not None else None
         said = ""
         if noted is None:
-            said = "the link that was noted with the log's newest entry is gone, or was changed; a session of an "
-            said += "earlier version gets one when it is opened"
+            said = "no valid link is noted with the log's newest entry: a session of an earlier version gets one when "
+            said += "it is opened next; from any other it was removed, or it was changed"
         elif noted.seq > link.seq:
             said = f"the log ends at entry {link.seq}, but {noted.seq} were written: its end was cut off"
         elif noted != link:
