@@ -266,9 +266,12 @@ class ToolBlock(Card, eq=False, kw_only=True):
         return [*runs, *self.figures(look)]
 
     def figures(self, look: Look) -> list[Run]:
-        """How long it took, and its tokens if it is large or the card is open."""
+        """How long it took, unless the open card says it below, and its tokens if it is large or the card is open."""
         quiet = look.palette.faint
-        runs = [Run(duration(self.seconds), quiet)] if self.seconds is not None and self.seconds >= 1 else []
+        said = not self.collapsed and self.facts.exit_code is not None
+        runs = (
+            [Run(duration(self.seconds), quiet)] if self.seconds is not None and self.seconds >= 1 and not said else []
+        )
         tokens = self.size.tokens if self.state.finished else None
         if tokens and (tokens >= LARGE_TOKENS or not self.collapsed):
             runs.append(Run(f"{compact_count(tokens)} tokens", quiet))
