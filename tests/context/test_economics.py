@@ -268,7 +268,7 @@ def test_a_compaction_comes_at_the_call_at_which_the_formula_says_it_pays(betwee
     loop = reading(2, settings, 1_000_000)
     for number in range(2, 400):
         loop.read(110)
-        growth = loop.engine.meter.growth.all
+        growth = loop.engine.meter.growth(loop.engine.view).all
         freed, needed = freed_and_needed(loop, between_turns=between_turns, growth=growth)
         assert (comes(loop.engine, between_turns=between_turns) == "summary") is (freed >= needed), number
         if freed >= needed:

@@ -823,7 +823,7 @@ def test_a_view_that_was_worked_out_aside_counts_as_one_that_was_applied() -> No
     for chat in (here, aside):
         chat.read()
     assert aside.tokens == here.tokens
-    assert aside.engine.meter.growth == here.engine.meter.growth
+    assert aside.engine.meter.growth(aside.engine.view) == here.engine.meter.growth(here.engine.view)
     assert aside.engine.meter.ratios.export() == here.engine.meter.ratios.export()
     assert aside.engine.request() == here.engine.request()
 

@@ -299,7 +299,8 @@ def test_a_ratio_is_learned_from_growth_by_results_alone() -> None:
     assert meter.ratios.ratio(MODEL, "rule", "results") == pytest.approx(1.5)
     session.result("r" * 10_000)
     assert meter.tokens(session.view) == 2_020 + 4_950 + 4_950
-    assert meter.growth.clearable == pytest.approx(3_300)
+    assert meter.growth(session.view).clearable == pytest.approx(3_300)
+    assert TokenMeter().growth(session.view) == meter.growth(session.view)
     factor = (6_960 + SURE_OF) / (1.5 * whole_before(session.view) + SURE_OF)
     assert meter.result_tokens_of(session.view)(size_of_text("r" * 1_000)) == math.ceil(495 * factor)
 

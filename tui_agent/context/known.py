@@ -179,7 +179,7 @@ class KnownContext:
         self._least_results = (self.view.edits, self.view.moves, found.results)
 
     def situation(self, *, between_turns: bool = False) -> Situation:
-        tokens, model, growth, limits = self.tokens, self.model, self.meter.growth, self.limits()
+        tokens, model, growth, limits = self.tokens, self.model, self.meter.growth(self.view), self.limits()
         sizes, window, small = self.meter.breakdown(self.view), limits.window.tokens, self.model.small
         model = priced(model, self.next_hours)
         words = words_limit(self.settings.compaction.user_words_tokens, limits.budget)

@@ -25,6 +25,8 @@ PURE = 0.95
 """A growth is a sample of one content class if that class makes up at least this share of it."""
 GROWTH_WEIGHT = 0.2
 """The weight of the newest call in the average growth per call."""
+CALLS_BACK = 20
+"""From how many of the newest calls of a conversation that goes on the average is taken."""
 SAID_FACTOR = 2
 """What was said is scaled by no more than this to explain a measurement; the rest is system prompt and tools."""
 SURE_OF = 2_000
@@ -73,6 +75,7 @@ class TokenMeter:
         self._before: _Tail | None = None
         self._learned = 0
         self._growth: Growth | None = None
+        self._looked_back = False
         self._moves = 0
         self._believed = True
         self._raised, self._raised_once = 1.0, False
@@ -135,9 +138,31 @@ class TokenMeter:
         """Whether the last returned size is based on a measurement."""
         return self._tail.call > 0 and not self._tail.edited and self._believed
 
-    @property
-    def growth(self) -> Growth:
+    def growth(self, view: View) -> Growth:
+        """The average growth per call; at first, that of the newest calls of a conversation that goes on."""
+        if self._growth is None and not self._looked_back and view.last_call is not None:
+            self._looked_back = True
+            for grown in self._earlier_growth(view):
+                self._grow(*grown)
         return self._growth or Growth()
+
+    def _earlier_growth(self, view: View) -> list[tuple[float, float]]:
+        """What the newest calls added, oldest first, as `_learn_growth` would have seen it."""
+        found: list[tuple[float, float]] = []
+        since: list[AnyEntry] | None = None
+        for entry in view.log.back():
+            if isinstance(entry, Message) and entry.usage is not None and entry.usage.input_tokens > 0:
+                tail = _Tail(entry.seq, 0)
+                self._take(view, tail, since or ())
+                if since is not None and not tail.edited:
+                    results = tail.tokens.get("results", 0)
+                    found.append((results, sum(tail.tokens.values()) + entry.usage.output_tokens))
+                since = []
+                if len(found) == CALLS_BACK:
+                    break
+            elif since is not None:
+                since.append(entry)
+        return found[::-1]
 
     def tokens(self, view: View) -> int:
         self._read(view)
