@@ -85,7 +85,9 @@ def _fitted(data: bytes) -> Fitted:
         warnings.simplefilter("error", Pillow.DecompressionBombWarning)
         opened = Pillow.open(BytesIO(data))
     with opened:
-        size = _size_of(opened)
+        size = width, height = opened.size
+        if width * height > MOST_PIXELS:
+            raise UnreadablePicture(_TOO_MANY_PIXELS)
         media = _SENT.get(opened.format or "")
         if media is not None and max(size) <= LARGEST_SIDE and len(data) <= MOST_BYTES:
             opened.load()
@@ -109,13 +111,6 @@ def halved(image: Image) -> Image:
     except Exception:
         return image
     return Image(made[0], b64encode(made[1]).decode(), weight=image.weight / 4, original=image.original)
-
-
-def _size_of(opened: "Opened") -> tuple[int, int]:
-    width, height = opened.size
-    if width * height > MOST_PIXELS:
-        raise UnreadablePicture(_TOO_MANY_PIXELS)
-    return width, height
 
 
 def _encoded(opened: "Opened", before: tuple[int, int]) -> Fitted:

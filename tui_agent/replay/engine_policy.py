@@ -202,7 +202,11 @@ class EnginePolicy:
         factor = self._script.factor
         text = self._write(sources, tokens, factor)
         if self._write is written_by_rule and asked.purpose == "summary":
-            text = _in_sections(text, self.engine.settings)
+            form = OUTLINE if self.engine.settings.compaction.handover == "outline" else FIVE
+            words = text.split(" ")
+            each = len(words) // len(form.sections) + 1
+            parts = (" ".join(words[place * each :][:each]) for place in range(len(form.sections)))
+            text = compose(form, dict(zip(form.sections, parts, strict=True)))
         writes = text_tokens(text, factor=factor)
         if asked.cached:
             self._show(request)
@@ -230,15 +234,6 @@ class EnginePolicy:
     def _show(self, request: ModelRequest) -> None:
         self.prompt.cache_hours = request.cache_hours
         self._shown.show(self.prompt, self.engine.view, request.messages, request.cache_edges)
-
-
-def _in_sections(text: str, settings: Settings) -> str:
-    """A generated text under the headings that a model is asked for, so that nothing is filled in for it."""
-    form = OUTLINE if settings.compaction.handover == "outline" else FIVE
-    words = text.split(" ")
-    each = len(words) // len(form.sections) + 1
-    parts = (" ".join(words[place * each :][:each]) for place in range(len(form.sections)))
-    return compose(form, dict(zip(form.sections, parts, strict=True)))
 
 
 def _without_record(message: Message) -> Message:

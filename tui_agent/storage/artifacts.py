@@ -49,12 +49,8 @@ class Artifacts:
         async with self._turn:
             return await to_completion(asyncio.to_thread(self._save, name, text, evicted))
 
-    def history_path(self, thread: str) -> str:
-        """The path of the file that `append_history` writes, relative to the session's folder."""
-        return f"{HISTORY_FOLDER}/{safe_name(thread)}.md"
-
     async def append_history(self, thread: str, text: str) -> str:
-        """Append `text` to the file at `history_path`, and return that path. Raises `StorageError`."""
+        """Append `text` to the history of this name; returns its path in the folder. Raises `StorageError`."""
         async with self._turn:
             return await to_completion(asyncio.to_thread(self._append_history, thread, valid_text(text).encode()))
 
@@ -93,11 +89,10 @@ class Artifacts:
         return Artifact(path.relative_to(self.folder).as_posix(), len(data), digest, evicted)
 
     def _append_history(self, thread: str, data: bytes) -> str:
-        self._folder(HISTORY_FOLDER)
-        path = self.folder / self.history_path(thread)
+        path = self._folder(HISTORY_FOLDER) / f"{safe_name(thread)}.md"
         with explained(path):
             append_to_file(path, data)
-        return self.history_path(thread)
+        return path.relative_to(self.folder).as_posix()
 
     def _folder(self, name: str) -> Path:
         folder = self.folder / name

@@ -114,6 +114,12 @@ class LogStore:
             raise
         return opened[0]
 
+    async def __aenter__(self) -> "LogStore":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     @classmethod
     async def _open(cls, folder: Path, read_only: bool) -> "LogStore":
         path = folder / LOG_NAME

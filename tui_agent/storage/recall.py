@@ -414,11 +414,8 @@ async def search_everywhere(session: Path, query: str, limit: int) -> RecallHits
 
 async def _in_ours(info: SessionInfo, query: str, limit: int) -> list[RecallHit]:
     try:
-        store = await LogStore.open(info.folder, read_only=True)
-        try:
+        async with await LogStore.open(info.folder, read_only=True) as store:
             entries = await store.load()
-        finally:
-            await store.close()
     except StorageError:
         return []  # a damaged session is reported where it is opened
     found = await search(Artifacts(info.folder), entries, query, limit)

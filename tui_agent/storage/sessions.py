@@ -140,11 +140,8 @@ async def copy_session(home: Path, folder: Path) -> Path:
 
     Another process may have the session open. The copy gets a new trace. Raises `StorageError`.
     """
-    source = await LogStore.open(folder, read_only=True)
-    try:
+    async with await LogStore.open(folder, read_only=True) as source:
         entries, meta = await source.load(), await source.meta()
-    finally:
-        await source.close()
     return await make_session(home, entries, meta, files=folder)
 
 
@@ -165,13 +162,10 @@ async def make_session(
     try:
         if files is not None:
             await asyncio.to_thread(_copy_files, files, folder)
-        store = await LogStore.open(folder)
-        try:
+        async with await LogStore.open(folder) as store:
             for start in range(0, len(entries), BATCH_ENTRIES):
                 await store.append(entries[start : start + BATCH_ENTRIES])
             await store.set_meta(meta)
-        finally:
-            await store.close()
     except BaseException:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         raise
@@ -197,11 +191,8 @@ def noted_folder(folder: Path) -> str:
 
 async def rename_session(folder: Path, title: str) -> None:
     """Change a session's title. Raises `StorageError`; `SessionBusy` if it is open."""
-    store = await LogStore.open(folder)
-    try:
+    async with await LogStore.open(folder) as store:
         await store.set_meta({TITLE: title})
-    finally:
-        await store.close()
 
 
 async def find_session(home: Path, text: str) -> Path:

@@ -77,7 +77,9 @@ class FunctionTool(Generic[P, R]):
         """Raises TypeError for what cannot be a tool."""
         name = name or getattr(function, "__name__", "")
         self._context = _context_parameter(function)
-        self.needs = _needed(function, self._context)
+        hints = get_type_hints(function) if self._context else {}
+        wanted = [each for name in self._context for each in get_args(hints[name])]
+        self.needs = wanted[0] if wanted and isinstance(wanted[0], type) and wanted[0] is not object else None
         """The type of the dependencies that the function asks for; None: any."""
         _check(function, name, self._context)
         self._signature = Signature.of(function, name, ours=self._context, described=False)
@@ -181,12 +183,6 @@ def _context_parameter(function: Callable[..., object]) -> tuple[str, ...]:
     if contexts not in {(), names[:1]}:
         raise TypeError(f"{function.__name__} cannot be a tool: only its first parameter can be the ToolContext")
     return contexts
-
-
-def _needed(function: Callable[..., object], context: tuple[str, ...]) -> type | None:
-    hints = get_type_hints(function) if context else {}
-    wanted = [each for name in context for each in get_args(hints[name])]
-    return wanted[0] if wanted and isinstance(wanted[0], type) and wanted[0] is not object else None
 
 
 def _as_text(value: object) -> str:

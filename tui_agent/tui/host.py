@@ -106,7 +106,12 @@ class Host(TerminalApp):
             self.write_control, os.environ, place=arguments.folder.name, notifications=settings.ui.notifications
         )
 
-        self._use_keymap()
+        for identity, keys in self.keymap.changes.items():
+            if not BY_ID[identity].keys:
+                # Textual's keymap can only change keys of actions that have some.
+                self.bind(keys, BY_ID[identity].textual_action, show=False)
+        if self.keymap.changes:
+            self.set_keymap(self.keymap.changes)
 
     @override
     def get_default_screen(self) -> Screen[None]:
@@ -271,14 +276,6 @@ class Host(TerminalApp):
     @property
     def _transcript(self) -> "Transcript":
         return self.pane.transcript
-
-    def _use_keymap(self) -> None:
-        for identity, keys in self.keymap.changes.items():
-            if not BY_ID[identity].keys:
-                # Textual's keymap can only change keys of actions that have some.
-                self.bind(keys, BY_ID[identity].textual_action, show=False)
-        if self.keymap.changes:
-            self.set_keymap(self.keymap.changes)
 
     # Messages and questions
 

@@ -96,7 +96,7 @@ class Keymap:
         for entry in entries:
             identity, equals, keys = (part.strip() for part in entry.partition("="))
             action = BY_ID.get(identity)
-            normal = _normal(keys)
+            normal = [_named(word) for word in keys.replace(",", " ").split()]
             unknown = next((key for key in normal if not _is_key(key)), None)
             if not equals or not keys:
                 problems.append(f"{one_line(entry, 80)}: an action and its keys are wanted, as in cards=ctrl+l")
@@ -170,10 +170,6 @@ def _can_conflict(one: Action, other: Action) -> bool:
 
 def _defaults(action: Action) -> set[str]:
     return {key for key in action.keys.split(",") if key}
-
-
-def _normal(keys: str) -> list[str]:
-    return [_named(word) for word in keys.replace(",", " ").split()]
 
 
 def _named(key: str) -> str:

@@ -164,7 +164,10 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
         """If the server refused signed summaries, ask for none and send them as text from now on; True if the request
         can be sent again so.
         """
-        code = _error_code(error)
+        value: object = error.body
+        for name in ("error", "details", "error_code"):
+            value = value.get(name) if isinstance(value, dict) else None
+        code = value if isinstance(value, str) else ""
         named = refused_feature(f"{_refusal(error).text} {code}", self._without)
         if error.status_code not in (400, 422) or named != "compaction":
             return False
@@ -287,14 +290,6 @@ def _is_supported(value: object, *path: str) -> bool:
         if supported is not True:
             return False
     return True
-
-
-def _error_code(error: "APIStatusError") -> str:
-    """The code of an error's details; empty if there is none."""
-    value: object = error.body
-    for name in ("error", "details", "error_code"):
-        value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, str) else ""
 
 
 def _refusal(error: "APIStatusError") -> ErrorReply:

@@ -112,20 +112,17 @@ def summarise(asked: Request, messages: Sequence[RequestMessage], remaining: Seq
         found[section] = list(lines)
     if asked.words:
         # Forecasts expect two thirds of the tokens, and paths and commands have more of them in a word than prose has.
-        _shorten([lines for lines in found.values() if not set(to_do).intersection(lines)], asked.words // 2)
+        sections = [lines for lines in found.values() if not set(to_do).intersection(lines)]
+        words = [sum(len(line.split()) for line in lines) for lines in sections]
+        # The oldest line of the longest section goes first.
+        while sum(words) > asked.words // 2:
+            longest = max(range(len(sections)), key=words.__getitem__)
+            words[longest] -= len(sections[longest].pop(0).split())
     parts = (
         f"# {section}\n\n" + ("\n".join(f"- {line}" for line in lines) or "- (nothing)")
         for section, lines in found.items()
     )
     return "\n\n".join(parts)
-
-
-def _shorten(sections: Sequence[list[str]], most: int) -> None:
-    """Drop the oldest line of the longest section until together they have at most so many words."""
-    words = [sum(len(line.split()) for line in lines) for lines in sections]
-    while sum(words) > most:
-        longest = max(range(len(sections)), key=words.__getitem__)
-        words[longest] -= len(sections[longest].pop(0).split())
 
 
 def left_to_do(text: str) -> tuple[Step, ...]:

@@ -175,11 +175,8 @@ def read_recording(named: str, home: Path, progress: Progress | None = None) -> 
 
 async def _read_session(folder: Path) -> Recording:
     """Read the session in a folder, which may be open. Raises `UnreadableRecording`, `StorageError`."""
-    store = await LogStore.open(folder, read_only=True)
-    try:
+    async with await LogStore.open(folder, read_only=True) as store:
         entries, window = tuple(await store.load()), window_of(await store.meta())
-    finally:
-        await store.close()
     log = Log(entries)
     path, artifacts = log.path(), Artifacts(folder)
     messages: list[Message] = []

@@ -196,7 +196,11 @@ def _word(raw: str, *, first: bool, in_rule: bool) -> Word:
         raise _Opaque("a command takes its arguments from a file")
     if not globs or (in_rule and raw == "*"):
         return Word(text, raw)
-    _check_glob(text, bare)
+    if bare[0] in "*?[-":
+        raise _Opaque("a pattern may become an option")
+    for part in text.split("/"):
+        if part == ".." or (part.startswith(".") and any(sign in part for sign in "*?[")):
+            raise _Opaque("a pattern may lead upwards")
     return Word(text, raw, "/".join(map(_widened, glob.split("/"))).replace(_QUOTED_BRACKET, "["))
 
 
@@ -227,11 +231,3 @@ def _check_name(raw: str) -> None:
         raise _Opaque("it sets a variable" if assigns else "the name of a program is not written plainly")
     if raw in _RESERVED:
         raise _Opaque(f"it uses `{raw}`")
-
-
-def _check_glob(text: str, bare: str) -> None:
-    if bare[0] in "*?[-":
-        raise _Opaque("a pattern may become an option")
-    for part in text.split("/"):
-        if part == ".." or (part.startswith(".") and any(sign in part for sign in "*?[")):
-            raise _Opaque("a pattern may lead upwards")

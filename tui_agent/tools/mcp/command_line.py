@@ -50,7 +50,14 @@ def run_action(action: str, words: Sequence[str], home: Path, project: Path, set
         case "add":
             return _add(_read(words), home, project, settings)
         case "add-json":
-            return _add_json(_read(words), home, project, settings)
+            given = _read(words)
+            if len(given.words) != 2:
+                raise BadServer("expected `mcp add-json NAME JSON`")
+            try:
+                server = json.loads(given.words[1])
+            except ValueError as error:
+                raise BadServer(f"the server is not JSON: {error}") from None
+            return _keep(given.words[0], server, given.one("scope", "user"), home, project, settings)
         case "remove":
             return _remove(_read(words), home, project, settings)
         case "get":
@@ -105,16 +112,6 @@ def _add(given: _Given, home: Path, project: Path, settings: Settings) -> str:
     else:
         raise BadServer(f"a server at an address has no arguments: {' '.join(command[1:])}")
     return _keep(name, server, given.one("scope", "user"), home, project, settings)
-
-
-def _add_json(given: _Given, home: Path, project: Path, settings: Settings) -> str:
-    if len(given.words) != 2:
-        raise BadServer("expected `mcp add-json NAME JSON`")
-    try:
-        server = json.loads(given.words[1])
-    except ValueError as error:
-        raise BadServer(f"the server is not JSON: {error}") from None
-    return _keep(given.words[0], server, given.one("scope", "user"), home, project, settings)
 
 
 def _keep(name: str, given: object, scope: str, home: Path, project: Path, settings: Settings) -> str:

@@ -113,7 +113,9 @@ class RunningCommand:
         except TimeoutError:
             pass
         finally:
-            self._read_rest()
+            for _ in range(_PIPE // _PIECE):
+                if self._output >= 0:
+                    self._read()
             self.kill()
         await self._child.exited.wait()
         with contextlib.suppress(TimeoutError):
@@ -148,12 +150,6 @@ class RunningCommand:
             self.stop_reading()
         elif not self._pass_on(data):
             self.kill()
-
-    def _read_rest(self) -> None:
-        """Read what the pipe holds: its writers may have ended before the loop has come to it."""
-        for _ in range(_PIPE // _PIECE):
-            if self._output >= 0:
-                self._read()
 
     def _pass_on(self, data: bytes) -> bool:
         try:

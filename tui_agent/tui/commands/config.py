@@ -47,7 +47,9 @@ class Config:
         chosen = argument or await self._picked("")
         while chosen:
             if chosen == UNDO:
-                await self._undo()
+                key, value, source = self._changes.pop()
+                own = str(self._host.arguments.home / USER_FILE)
+                await self._keep(key, value, unset=source != own)
             else:
                 await self._change(settings_by_key()[chosen])
             chosen = await self._picked(chosen if chosen != UNDO else "")
@@ -101,11 +103,6 @@ class Config:
         before = _Change(key, value_now, host.settings.sources.get(key, ""))
         if await self._keep(key, value, unset=text in ("", UNSET)):
             self._changes.append(before)
-
-    async def _undo(self) -> None:
-        key, value, source = self._changes.pop()
-        own = str(self._host.arguments.home / USER_FILE)
-        await self._keep(key, value, unset=source != own)
 
     async def _keep(self, key: str, value: Value, *, unset: bool) -> bool:
         """Write a value into the user's file, or take it out of it; False if that failed."""

@@ -307,7 +307,7 @@ class PermissionPanel(Vertical, can_focus=True):
         self._track_view()
 
     def _paint(self) -> None:
-        for form, holds in (("-low", self._low), ("-tiny", self._tiny), ("-snug", self._snug)):
+        for form, holds in (("-low", self._low), ("-tiny", self._tiny), ("-snug", self._max_lines < AIRY_LINES)):
             self.set_class(holds, form)
         self.styles.max_height = self._max_lines
         self._break_lines()
@@ -344,10 +344,6 @@ class PermissionPanel(Vertical, can_focus=True):
         height = self.app.size.height
         others = self._outside_lines + (0 if self._tiny else MIN_PANE_LINES)
         return max(1, min((height - 1) * MAX_SHARE // 100, height - others))
-
-    @property
-    def _snug(self) -> bool:
-        return self._max_lines < AIRY_LINES
 
     @property
     def _spare_lines(self) -> int:

@@ -91,7 +91,12 @@ class ChunkScanner:
         if self._fence:
             self._take_code(line)
         elif len(line) > CHUNK_CHARACTERS:
-            self._take_long(line)
+            self._close()
+            for start in range(0, len(line), PLAIN_CHARACTERS):
+                piece = line[start : start + PLAIN_CHARACTERS]
+                joined = start + PLAIN_CHARACTERS < len(line)
+                self._done.append(Chunk(Kind.PLAIN, piece, gap=self._gap and not start, joined=joined))
+            self._gap = True
         elif not line or line.isspace():
             self._after_blank = bool(self._lines)
             if self._lines:
@@ -116,7 +121,11 @@ class ChunkScanner:
         if item and not inside:
             self._content = item.end() if len(item[1]) <= 4 else item.start(1) + 1
             self._inner_fence = ""
-        self._track_inner_fence(line)
+        if self._inner_fence:
+            if line.strip() == self._inner_fence:
+                self._inner_fence = ""
+        elif self._content and (opening := _INNER_FENCE.match(line)):
+            self._inner_fence = opening[1]
         self._lines.append(line)
         self._size += len(line) + 1
         self._after_blank = False
@@ -133,13 +142,6 @@ class ChunkScanner:
             self._close()
             self._lines = head
 
-    def _track_inner_fence(self, line: str) -> None:
-        if self._inner_fence:
-            if line.strip() == self._inner_fence:
-                self._inner_fence = ""
-        elif self._content and (opening := _INNER_FENCE.match(line)):
-            self._inner_fence = opening[1]
-
     def _take_code(self, line: str) -> None:
         stripped = line.strip()
         if len(stripped) >= len(self._fence) and not stripped.strip(self._fence[0]):
@@ -151,14 +153,6 @@ class ChunkScanner:
         self._size += len(line)
         if len(self._lines) >= CODE_LINES or self._size > CHUNK_CHARACTERS:
             self._emit_code()
-
-    def _take_long(self, line: str) -> None:
-        self._close()
-        for start in range(0, len(line), PLAIN_CHARACTERS):
-            piece = line[start : start + PLAIN_CHARACTERS]
-            joined = start + PLAIN_CHARACTERS < len(line)
-            self._done.append(Chunk(Kind.PLAIN, piece, gap=self._gap and not start, joined=joined))
-        self._gap = True
 
     def _close(self, *, gap_after: bool = True) -> None:
         text = "\n".join(self._lines).rstrip("\n")

@@ -267,15 +267,10 @@ def _coloured(rows: Sequence[DiffRow], file: str, palette: Palette) -> dict[int,
         if len(lines) == len(places):
             for place, runs in zip(places, lines, strict=True):
                 if runs and "".join(run.text for run in runs) == rows[place].text:
-                    found[place] = _on_its_ground(runs, rows[place], palette)
+                    style = _styles(rows[place], palette)[0]
+                    ground = Style(bgcolor=style.bgcolor)
+                    found[place] = [Run(text, style if ink is palette.code else ink + ground) for text, ink in runs]
     return found
-
-
-def _on_its_ground(runs: Sequence[Run], row: DiffRow, palette: Palette) -> list[Run]:
-    """Highlighted runs on their row's background; text without a syntax colour takes the row's colour."""
-    style = _styles(row, palette)[0]
-    ground = Style(bgcolor=style.bgcolor)
-    return [Run(text, style if ink is palette.code else ink + ground) for text, ink in runs]
 
 
 def _has_no_ground(style: Style) -> bool:

@@ -107,7 +107,9 @@ class _Painter(Struct):
                 bar = Run(f"{glyphs.quote} ", palette.faint)
                 self._open(bar, bar, quote=True)
             case "list_item_close":
-                self._close_item()
+                if not self.levels[-1].used:
+                    self._emit([Run("", self.look.palette.base)])
+                self.levels.pop()
             case "blockquote_close":
                 self.levels.pop()
 
@@ -124,11 +126,6 @@ class _Painter(Struct):
         if self._room <= _MAX_INDENT // 2:
             first = rest = Run("", self.look.palette.base)
         self.levels.append(_Level((first,), (rest,), quote))
-
-    def _close_item(self) -> None:
-        if not self.levels[-1].used:
-            self._emit([Run("", self.look.palette.base)])
-        self.levels.pop()
 
     def _space_before(self, kind: str) -> None:
         """A blank line between the parts of a chunk, but not between a paragraph and the list it introduces."""

@@ -363,7 +363,11 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
 
     @override
     def _after_show(self) -> None:
-        self._remember_the_end()
+        if self.following or not len(self.transcript):
+            self._left_at = None
+        elif self._left_at is None:
+            last = len(self.transcript) - 1
+            self._left_at = (last, self._viewport.heights[last])
         self._run_spinner()
         self._show_label()
 
@@ -402,13 +406,6 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         if not self._label or not self._leads_to_end or offset.y != self._last_row:
             return False
         return offset.x >= self.size.width - cell_len(self._label)
-
-    def _remember_the_end(self) -> None:
-        if self.following or not len(self.transcript):
-            self._left_at = None
-        elif self._left_at is None:
-            last = len(self.transcript) - 1
-            self._left_at = (last, self._viewport.heights[last])
 
     def _new_lines(self) -> int:
         heights = self._viewport.heights

@@ -47,7 +47,10 @@ class FileIndex:
 
     async def search(self, typed: str) -> list[str]:
         """The paths that contain the characters of `typed` in order, best first, at most `MAX_FOUND`."""
-        await self._list_when_stale()
+        if self._listing is None and monotonic() - self._listed_at > FRESH_S:
+            self._listing = asyncio.create_task(self._list(), name="files")
+        if self._listing is not None and not self._entries:
+            await asyncio.shield(self._listing)
         wanted = comparable(typed)
         before, narrowed = self._narrowed
         candidates = narrowed if before and wanted.startswith(before) else self._entries
@@ -66,12 +69,6 @@ class FileIndex:
         if self._listing is not None:
             self._listing.cancel()
             await asyncio.wait({self._listing})
-
-    async def _list_when_stale(self) -> None:
-        if self._listing is None and monotonic() - self._listed_at > FRESH_S:
-            self._listing = asyncio.create_task(self._list(), name="files")
-        if self._listing is not None and not self._entries:
-            await asyncio.shield(self._listing)
 
     async def _list(self) -> None:
         try:

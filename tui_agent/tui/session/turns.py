@@ -148,7 +148,12 @@ class TurnView:
             case events.UserMessage():
                 self._entered = True
                 self._waiting.remove(event.queued)
-                self._on_user(event)
+                if event.kind != "user_shell":
+                    self._todo = None
+                    text, lines = _shown_prompt(event.typed or event.text, len(event.images))
+                    self.transcript.add_user(text, seq=event.seq, lines=lines)
+                elif (card := self._own_shown.get(event.queued)) is not None:
+                    card.seq = event.seq
             case events.ModelCallStarted():
                 self._streamed.clear()
                 self._active("thinking")
@@ -224,14 +229,6 @@ class TurnView:
         """Close everything that is still open on the screen: the turn has ended, for whatever reason."""
         self._settle()
         self._status.show(activity="", until=0.0)
-
-    def _on_user(self, event: events.UserMessage) -> None:
-        if event.kind != "user_shell":
-            self._todo = None
-            text, lines = _shown_prompt(event.typed or event.text, len(event.images))
-            self.transcript.add_user(text, seq=event.seq, lines=lines)
-        elif (card := self._own_shown.get(event.queued)) is not None:
-            card.seq = event.seq
 
     def _on_reasoning(self, text: str) -> None:
         self.answered = True
