@@ -115,7 +115,7 @@ async def rewind_key(stage: Stage) -> None:
     stage.fill()
     said = [block for block in stage.app.pane.transcript if isinstance(block, UserBlock)]
     stage.app.pane.focus()
-    stage.app.pane.reveal(said[-2].id)
+    stage.app.pane._move_cursor(said[-2].index)
 
 
 @state(arrange=_talked)
@@ -199,7 +199,7 @@ async def shortened_open(stage: Stage) -> None:
     (step,) = (block for block in stage.app.pane.transcript if isinstance(block, BoundaryBlock))
     stage.app.pane.focus()
     stage.app.pane.toggle_block(step.index)
-    stage.app.pane.reveal(step.id)
+    stage.app.pane._move_cursor(step.index)
 
 
 @state(arrange=_too_large)

@@ -321,7 +321,7 @@ async def boundaries(stage: Stage) -> None:
     steps = [block for block in stage.app.pane.transcript if isinstance(block, BoundaryBlock)]
     stage.app.pane.focus()
     stage.app.pane.toggle_block(steps[0].index)
-    stage.app.pane.reveal(steps[0].id)
+    stage.app.pane._move_cursor(steps[0].index)
 
 
 async def _drafted(stage: Stage) -> None:

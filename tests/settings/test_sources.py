@@ -27,7 +27,7 @@ from tui_agent.settings import (
 )
 from tui_agent.settings.keys import ADDED_UP, SERVERS, Setting, Table, Value
 from tui_agent.settings.schema import OAuth
-from tui_agent.settings.sources import MAX_FILE_BYTES, Overrides, environment_name, home_folder, replace_missing_home
+from tui_agent.settings.sources import ENVIRONMENT_PREFIX, MAX_FILE_BYTES, Overrides, home_folder, replace_missing_home
 
 
 def problems_of(home: Path, *, environ: dict[str, str] | None = None, overrides: Overrides = ()) -> tuple[str, ...]:
@@ -39,6 +39,10 @@ def problems_of(home: Path, *, environ: dict[str, str] | None = None, overrides:
 assignments = st.sampled_from(list(settings_by_key().values())).flatmap(
     lambda setting: st.tuples(st.just(setting), accepted(setting), accepted(setting))
 )
+
+
+def variable_of(key: str) -> str:
+    return ENVIRONMENT_PREFIX + key.replace(".", "__").upper()
 
 
 def text_of(value: Value) -> str:
@@ -59,7 +63,7 @@ def test_a_later_layer_wins(tmp_path_factory: pytest.TempPathFactory, assignment
     home = tmp_path_factory.mktemp("home")
     project = tmp_path_factory.mktemp("project")
     write(home / "config.json", nested({setting.key: first}))
-    variable = environment_name(setting.key)
+    variable = variable_of(setting.key)
     write(project / ".agents" / "config.json", nested({setting.key: second}))
     over_file = load_settings(home, project, trusted=True)
     (project / ".agents" / "config.json").unlink()
@@ -260,9 +264,9 @@ def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
     ],
 )
 def test_text_is_read_by_the_type_of_its_setting(tmp_path: Path, key: str, text: str, value: Value) -> None:
-    settings = load_settings(tmp_path, None, environ={environment_name(key): text})
+    settings = load_settings(tmp_path, None, environ={variable_of(key): text})
     assert values_by_key(settings)[key] == value
-    assert settings.source(key) == environment_name(key)
+    assert settings.source(key) == variable_of(key)
 
 
 def test_of_two_flags_for_one_key_the_later_wins(tmp_path: Path) -> None:
@@ -287,7 +291,7 @@ class TestOverrides:
             Override("a program", setting.key, text_of(value)),
             [Override("a program", setting.key, text_of(value))],
         ]
-        expected = values_by_key(load_settings(home, None, environ={environment_name(setting.key): text_of(value)}))
+        expected = values_by_key(load_settings(home, None, environ={variable_of(setting.key): text_of(value)}))
         for form in forms:
             loaded = load_settings(home, None, overrides=form)
             assert values_by_key(loaded) == expected
@@ -385,6 +389,6 @@ _A_SERVER = "expected an object of servers by name, each with `command` and `arg
     ],
 )
 def test_sections_and_lists_in_variables_are_json(tmp_path: Path, key: str, text: str, expected: str) -> None:
-    name = environment_name(key)
+    name = variable_of(key)
     (said,) = problems_of(tmp_path, environ={name: text})
     assert said.startswith(f"{name}: {key}: {expected}")

@@ -292,11 +292,6 @@ def _unread(path: Path) -> list[str]:
     return [f"{each} is not read: settings are in {path.name}, as JSON" for each in found if each.is_file()]
 
 
-def environment_name(key: str) -> str:
-    """The environment variable that sets `key`."""
-    return ENVIRONMENT_PREFIX + key.replace(".", "__").upper()
-
-
 def _from_environment(environ: Mapping[str, str], problems: list[str]) -> Iterator[Assignment]:
     for name in sorted(environ):
         if name.startswith(ENVIRONMENT_PREFIX):

@@ -62,7 +62,7 @@ async def send(pilot: Pilot[object], text: str) -> None:
 
 
 async def idle(app: TuiAgent, pilot: Pilot[object]) -> None:
-    await until(pilot, lambda: not app.conductor.busy and not app.status.ticking)
+    await until(pilot, lambda: not app.conductor.busy and app.status._timer is None)
 
 
 async def test_the_first_frame_takes_keys_and_a_question_is_answered_with_a_tool_card(arguments: Arguments) -> None:
@@ -128,7 +128,7 @@ async def test_a_text_sent_during_a_turn_waits_and_comes_back_when_it_is_stopped
     async with running(arguments, ALLOW) as (app, pilot):
         await send(pilot, "run sleep 60")
         await until(pilot, lambda: blocks(app, ToolBlock))
-        assert app.status.ticking
+        assert app.status._timer is not None
         await send(pilot, "and then this")
         await until(pilot, lambda: app.entry.waiting.texts == ("and then this",))
         await pilot.press("up")
@@ -391,7 +391,7 @@ async def test_a_key_press_lays_nothing_out_and_a_layout_leaves_the_scrollbar_al
         await workers_finished(pilot)
         app.say(Level.INFO, "long", "\n".join(map(str, range(100))))
         await write(pilot, "a")
-        await until(pilot, lambda: app.pane.max_scroll_y and not app.status.ticking)
+        await until(pilot, lambda: app.pane.max_scroll_y and app.status._timer is None)
         layouts: list[object] = []
         app.screen.screen_layout_refresh_signal.subscribe(app, layouts.append)
         await write(pilot, "bc d")

@@ -161,7 +161,7 @@ async def test_the_keys_of_a_message_stand_below_it_and_do_nothing_on_another_bl
         assert not notices(app)[1:]
         # A draft is kept in the history.
         app.entry.prompt.type("half a thought")
-        app.pane.reveal(user_block(app, "read part1.txt").id)
+        app.pane._move_cursor(user_block(app, "read part1.txt").index)
         await pilot.press("r")
         await done(app, pilot)
         assert app.entry.prompt.text == "read part1.txt"
@@ -174,7 +174,7 @@ async def test_the_keys_of_a_message_stand_below_it_and_do_nothing_on_another_bl
 async def test_a_message_forks_and_the_tree_leads_back(arguments: Arguments) -> None:
     async with talked(arguments, 2) as (app, pilot):
         app.pane.focus()
-        app.pane.reveal(user_block(app, "read part0.txt").id)
+        app.pane._move_cursor(user_block(app, "read part0.txt").index)
         await pilot.press("f")
         await done(app, pilot)
         assert prompts(app) == ["read part0.txt"]
@@ -243,7 +243,7 @@ async def test_not_while_a_turn_runs(arguments: Arguments) -> None:
             await until(pilot, lambda: app.status.status.hint == WHILE_A_TURN_RUNS)
         app.status.show(hint="")
         app.pane.focus()
-        app.pane.reveal(user_block(app, "read part0.txt").id)
+        app.pane._move_cursor(user_block(app, "read part0.txt").index)
         await pilot.press("r")
         await until(pilot, lambda: app.status.status.hint == WHILE_A_TURN_RUNS)
         assert len(prompts(app)) == 2

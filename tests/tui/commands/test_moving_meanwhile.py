@@ -113,7 +113,7 @@ async def test_the_keys_of_a_message_work_once_however_often_pressed(
     async with resumed(monkeypatch, tmp_path) as (app, pilot, agent):
         app.pane.focus()
         wanted = next(b for b in app.pane.transcript if isinstance(b, UserBlock) and b.text == prompt(KEPT))
-        app.pane.reveal(wanted.id)
+        app.pane._move_cursor(wanted.index)
         await pilot.pause()
         for key in "rrfr":
             app.simulate_key(key)

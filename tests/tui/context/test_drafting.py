@@ -110,7 +110,7 @@ async def test_an_edited_text_is_counted_and_used(arguments: Arguments) -> None:
         (entry,) = (entry for entry in log_of(app) if isinstance(entry, Summarized))
         assert "Mind_the_gap" in entry.text
         app.pane.focus()
-        app.pane.reveal(boundary.id)
+        app.pane._move_cursor(boundary.index)
         await pilot.press("u")
         await until(pilot, lambda: boundary.undone)
         # It is counted while it is edited, fits every screen, and is used from there.

@@ -182,7 +182,7 @@ async def test_keys_pin_clear_restore_and_open_items_and_undo_steps(arguments: A
         # A boundary is undone from the conversation, too.
         app.pane.focus()
         undo = boundaries(app)[-1]
-        app.pane.reveal(undo.id)
+        app.pane._move_cursor(undo.index)
         await pilot.press("u")
         await until(pilot, lambda: undo.undone)
         assert not boundary.undone

@@ -73,11 +73,11 @@ async def test_the_step_says_what_was_shortened_and_u_takes_it_back(
         assert step.text == f"Message 3:\n{SHOWN}"
         assert state_of(agent, 3) == "shortened"
         app.pane.focus()
-        app.pane.reveal(step.id)
+        app.pane._move_cursor(step.index)
         await pilot.press("u")
         await until(pilot, lambda: step.undone)
         assert state_of(agent, 3) == "verbatim"
-        app.pane.reveal(steps(app)[-1].id)
+        app.pane._move_cursor(steps(app)[-1].index)
         await pilot.press("u")
         await until(pilot, lambda: not step.undone)
         await pilot.press("f2")
@@ -110,7 +110,7 @@ async def test_it_is_told_as_it_happens_and_why_it_cannot_be_undone(
         assert "Message 3:\n" in step.text
         assert "shortened" in {item.state for item in agent.context.items()}
         app.pane.focus()
-        app.pane.reveal(step.id)
+        app.pane._move_cursor(step.index)
         await pilot.press("u")
         await until(pilot, lambda: any("can be sent" in block.text for block in blocks(app, NoticeBlock)))
         assert not step.undone

@@ -188,7 +188,7 @@ async def test_a_running_card_spins_in_one_cell_without_layout_and_stops() -> No
         transcript.finish_tool(tool, ToolState.OK, "done")
         pane.flush()
         assert screen_of(pilot)[0].startswith("  * Run")
-        assert not pane.spinning
+        assert pane._spinner is None
 
 
 async def test_an_empty_transcript_takes_every_key() -> None:

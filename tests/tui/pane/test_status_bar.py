@@ -17,10 +17,10 @@ async def test_no_timer_runs_while_nothing_is_going_on() -> None:
     app = BarApp()
     async with app.run_test():
         bar = app.query_one(StatusBar)
-        states = [bar.ticking]
+        states = [bar._timer is not None]
         for activity in ("thinking", "running grep", ""):
             bar.show(activity=activity, since=0.0)
-            states.append(bar.ticking)
+            states.append(bar._timer is not None)
         assert states == [False, True, True, False]
 
 

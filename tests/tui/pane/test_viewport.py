@@ -150,15 +150,15 @@ def test_painted_lines_are_bounded_however_far_one_scrolls() -> None:
     viewport = viewport_of(transcript)
     for _ in range(400):
         viewport.move(-20)
-        assert viewport.painted_lines <= KEPT_LINES + 2 * viewport.height
+        assert viewport._kept <= KEPT_LINES + 2 * viewport.height
 
 
 def test_only_what_is_near_the_view_is_painted() -> None:
     viewport = viewport_of(filled(500))
-    assert viewport.painted_lines < 100
+    assert viewport._kept < 100
     viewport.resize(60, 12)
     viewport.settle()
-    assert viewport.painted_lines < 100
+    assert viewport._kept < 100
 
 
 def test_a_result_of_a_megabyte_opens_by_painting_what_is_in_view() -> None:
@@ -167,9 +167,9 @@ def test_a_result_of_a_megabyte_opens_by_painting_what_is_in_view() -> None:
     transcript.finish_tool(tool, ToolState.OK, "\n".join(f"line {number}" for number in range(100_000)))
     viewport = viewport_of(transcript)
     viewport.move_to_start()
-    assert viewport.painted_lines < 300
+    assert viewport._kept < 300
     viewport.move_to_line(50_000)
-    assert viewport.painted_lines < 500
+    assert viewport._kept < 500
     assert shown(viewport)[0].strip().startswith("line 499")
 
 
@@ -212,7 +212,7 @@ def test_one_block_alone_is_let_go_where_it_is_too_long_to_keep() -> None:
     viewport.move_to_start()
     for _ in range(3 * KEPT_LINES // viewport.height):
         assert len(viewport.move(viewport.height)) == viewport.height
-        assert viewport.painted_lines <= KEPT_LINES + 2 * viewport.height
+        assert viewport._kept <= KEPT_LINES + 2 * viewport.height
 
 
 def test_a_line_that_is_near_is_reached_by_scrolling_and_one_that_is_far_by_its_number() -> None:

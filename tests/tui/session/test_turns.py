@@ -170,7 +170,7 @@ async def test_an_interruption_closes_everything(screen: Screen) -> None:
     assert not prose.streaming
     assert isinstance(notice, NoticeBlock)
     assert screen.turns.interrupted
-    assert not screen.status.ticking
+    assert screen.status._timer is None
 
 
 @pytest.mark.parametrize(

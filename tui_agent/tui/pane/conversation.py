@@ -83,11 +83,6 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         self._hint_at: int | None = None
         self._copied = (0, -1)
 
-    @property
-    def spinning(self) -> bool:
-        """Whether a running call is in view."""
-        return self._spinner is not None
-
     # Called by the app
 
     @override

@@ -162,10 +162,6 @@ class StatusBar(Widget):
         self._timer = self.set_timer(until_beat(SPIN_BEATS), self._tick)
         self.refresh()
 
-    @property
-    def ticking(self) -> bool:
-        return self._timer is not None
-
     @override
     def render(self) -> Content:
         line = status_line(self.status, self.size.width, self._glyphs, self._thresholds, monotonic())

@@ -117,11 +117,6 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
 
     # Moving
 
-    def reveal(self, block_id: int) -> None:
-        """Put the block cursor on a block and scroll it into view."""
-        if block := self.transcript.get(block_id):
-            self._move_cursor(block.index)
-
     def scroll_to_tail(self) -> None:
         self._view.move_to_end()
         self._show()

@@ -99,10 +99,6 @@ class Viewport:
         block, section, line = self._top
         return self.heights.start_of(block) + self.painting(block).start_of(section) + line
 
-    @property
-    def painted_lines(self) -> int:
-        return self._kept
-
     # Changes of size and look
 
     def resize(self, width: int, height: int) -> None:
