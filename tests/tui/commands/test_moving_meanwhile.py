@@ -56,7 +56,7 @@ async def test_a_turn_and_a_notice_stand_below_what_was_said_before(
         assert [block.id for block in shown] == sorted({block.id for block in shown})
         asked = next(block for block in blocks(app, UserBlock) if block.text == "read part0.txt")
         (answer,) = (block for block in shown[asked.index + 1 :] if isinstance(block, ProseBlock))
-        assert "part0.txt" in answer.text
+        assert "part0.txt" in answer.plain_text
         assert not answer.streaming
         assert app.pane.following
         app.pane.flush()

@@ -37,7 +37,7 @@ def test_every_change_counts_a_version_and_names_the_block() -> None:
     assert transcript.toggle(card)
 
     assert heard == [0, 1, 1, 1, 1, ALL_CARDS, 2, 2]
-    assert (prose.version, prose.text, prose.streaming) == (3, "partial", False)
+    assert (prose.version, prose.plain_text, prose.streaming) == (3, "partial", False)
     assert (card.version, card.collapsed) == (2, True)
 
 
@@ -128,7 +128,7 @@ def test_what_came_meanwhile_follows_with_places_and_ids_of_its_own() -> None:
     after.listen(told.append)
     after.stream(prose, "answer")
     after.finish_tool(running, ToolState.OK, "done")
-    assert (prose.text, running.result) == ("half an answer", "done")
+    assert (prose.plain_text, running.result) == ("half an answer", "done")
     assert told == [2, 1]
 
 

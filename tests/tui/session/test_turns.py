@@ -107,7 +107,7 @@ async def test_streamed_reasoning_and_text_become_one_block_each(screen: Screen)
     assert isinstance(user, UserBlock)
     assert isinstance(reasoning, ReasoningBlock)
     assert isinstance(prose, ProseBlock)
-    assert (user.text, reasoning.text, prose.text) == ("hi", "let me see", "yes indeed")
+    assert (user.text, reasoning.plain_text, prose.plain_text) == ("hi", "let me see", "yes indeed")
     assert reasoning.tokens == 7
     assert reasoning.seconds is not None
     assert not reasoning.streaming
@@ -129,7 +129,7 @@ async def test_a_retry_takes_back_what_had_streamed(screen: Screen) -> None:
     assert isinstance(notice, NoticeBlock)
     assert "overloaded; trying again in 2 s" in notice.title
     assert isinstance(prose, ProseBlock)
-    assert prose.text == "whole answer"
+    assert prose.plain_text == "whole answer"
 
 
 async def test_of_tries_that_follow_each_other_the_newest_is_told(screen: Screen) -> None:

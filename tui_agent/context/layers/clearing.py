@@ -76,11 +76,10 @@ class ClearingBatch(msgspec.Struct, frozen=True):
         )
 
 
-class ClearingLayer:
+class ClearingLayer(msgspec.Struct, frozen=True):
     """The layer. `never`: says which calls' results are never cleared (default: those named in the settings)."""
 
-    def __init__(self, never: NeverCleared | None = None) -> None:
-        self._never = never
+    never: NeverCleared | None = None
 
     def plan(self, view: View, situation: Situation) -> Cleared | NotYet | None:
         """The clearing that is due now, or the tokens of all results before which none can pay."""
@@ -132,7 +131,7 @@ class ClearingLayer:
 
         `force`: also results in the protected tail, and those that the user restored.
         """
-        settings, never = situation.settings.clearing, self._never or never_cleared(situation.settings.clearing)
+        settings, never = situation.settings.clearing, self.never or never_cleared(situation.settings.clearing)
         protected = 0 if force else protected_tokens(settings, situation.budget.window)
         # Results whose clearing the user has undone are not cleared again automatically.
         undone = (entry for entry, counts in view.context_entries() if isinstance(entry, Cleared) and not counts)

@@ -79,11 +79,10 @@ class CompactionLayer:
         return None
 
 
-class CheckpointLayer:
+class CheckpointLayer(msgspec.Struct, frozen=True):
     """The layer that replaces a finished task by its completion record. `on`: whether the model can declare one."""
 
-    def __init__(self, *, on: bool = True) -> None:
-        self.on = on
+    on: bool = True
 
     def plan(self, view: View, situation: Situation) -> Plan | None:
         """The record of a task that the model has declared done, due at the start of the next turn."""

@@ -48,19 +48,18 @@ class DigestPlan(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class DigestLayer:
+class DigestLayer(msgspec.Struct, frozen=True):
     """The layer. `prompt`: the prompt file ``digest``."""
 
-    def __init__(self, prompt: str) -> None:
-        self._prompt = prompt
+    prompt: str
 
     def plan(self, view: View, situation: Situation) -> DigestPlan | None:
         if situation.settings.context.preset != "digest":
             return None
         settings, first = situation.settings.digests, situation.kept_from
         if first is not None:
-            return plan_digest(view, settings, self._prompt, first=first, prefix=COMPACTION_PREFIX)
-        plan = plan_digest(view, settings, self._prompt)
+            return plan_digest(view, settings, self.prompt, first=first, prefix=COMPACTION_PREFIX)
+        plan = plan_digest(view, settings, self.prompt)
         return plan if plan is not None and _pays(plan, view, situation) else None
 
 

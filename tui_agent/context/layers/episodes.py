@@ -7,6 +7,7 @@ As with clearing, an episode is folded when that pays for what is lost behind it
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
 from msgspec import structs
 
 from tui_agent.context.changes import preview_change
@@ -24,17 +25,16 @@ POINTERS_CHARS: Final = 1_000
 """Characters of the files and commands that stay of an episode."""
 
 
-class EpisodeLayer:
+class EpisodeLayer(msgspec.Struct, frozen=True):
     """The layer. `closed`: finds the closed episodes in a view."""
 
-    def __init__(self, closed: Callable[[View], Sequence[Episode]] = lambda view: episodes(view)[0]) -> None:
-        self._closed = closed
+    closed: Callable[[View], Sequence[Episode]] = lambda view: episodes(view)[0]
 
     def plan(self, view: View, situation: Situation) -> Shortened | None:
         """The fold that is due now, of as many closed episodes as pay together. Those that were folded before stay as
         the user left them.
         """
-        if not (found := self._closed(view)) or situation.settings.context.preset == "off":
+        if not (found := self.closed(view)) or situation.settings.context.preset == "off":
             return None
         entries = (entry for entry, _ in view.context_entries())
         folded = {closed for entry in entries if isinstance(entry, Shortened) for closed in entry.episodes}

@@ -139,7 +139,7 @@ def last_answer(app: "TuiAgent") -> str:
     last = next((block for block in reversed(blocks) if isinstance(block, ProseBlock | UserBlock)), None)
     if not isinstance(last, ProseBlock):
         return ""
-    text = clean(last.text).strip()
+    text = clean(last.plain_text).strip()
     shown = "\n".join(text[:MAX_LAST_CHARACTERS].split("\n")[:MAX_LAST_LINES])
     return shown if shown == text else f"{shown.rstrip()} [...]"
 

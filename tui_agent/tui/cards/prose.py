@@ -26,8 +26,16 @@ _FENCE: Final = regex(
 )
 
 
-class MarkdownBlock(Block, eq=False, kw_only=True):
-    """A block that shows one Markdown text."""
+class ProseBlock(Block, eq=False, kw_only=True):
+    """The model's answer, Markdown; `streaming` until it is whole."""
+
+    content: StreamedText
+    streaming: bool = False
+
+    @property
+    @override
+    def plain_text(self) -> str:
+        return str(self.content)
 
     @property
     @override
@@ -39,30 +47,14 @@ class MarkdownBlock(Block, eq=False, kw_only=True):
         text = self.plain_text
         return estimate_lines(len(text), text.count("\n"), width)
 
-
-class ProseBlock(MarkdownBlock, eq=False, kw_only=True):
-    """The model's answer, Markdown; `streaming` until it is whole."""
-
-    content: StreamedText
-    streaming: bool = False
-
-    @property
-    def text(self) -> str:
-        return str(self.content)
-
-    @property
-    @override
-    def plain_text(self) -> str:
-        return self.text
-
     @override
     def sections(self) -> list[Section]:
-        return ProseSections().update(self.text)
+        return ProseSections().update(self.plain_text)
 
     @override
     def divider(self) -> Callable[[], list[Section]]:
         growing = ProseSections()
-        return lambda: growing.update(self.text)
+        return lambda: growing.update(self.plain_text)
 
 
 class ProseSections:

@@ -23,24 +23,20 @@ class ReasoningBlock(Card, eq=False, kw_only=True):
     tokens: int | None = None
 
     @property
-    def text(self) -> str:
+    @override
+    def plain_text(self) -> str:
         """The reasoning so far; some providers send none."""
         return str(self.content)
 
     @property
     @override
     def can_open(self) -> bool:
-        return bool(self.text)
-
-    @property
-    @override
-    def plain_text(self) -> str:
-        return self.text
+        return bool(self.plain_text)
 
     @property
     @override
     def code(self) -> list[str]:
-        return fenced_code(self.text)
+        return fenced_code(self.plain_text)
 
     @override
     def sections(self) -> list[Section]:
@@ -53,11 +49,11 @@ class ReasoningBlock(Card, eq=False, kw_only=True):
 
     @override
     def estimate(self, width: int, *, collapsed: bool) -> int:
-        return 1 + (0 if collapsed else estimate_lines(len(self.text), self.text.count("\n"), width))
+        return 1 + (0 if collapsed else estimate_lines(len(self.plain_text), self.plain_text.count("\n"), width))
 
     def _divided(self, growing: ProseSections) -> list[Section]:
         header = Section(partial(_draw_header, self))
-        return [header] if self.collapsed else [header, *growing.update(self.text)]
+        return [header] if self.collapsed else [header, *growing.update(self.plain_text)]
 
 
 def _draw_header(block: ReasoningBlock, width: int, look: Look) -> list[Line]:
