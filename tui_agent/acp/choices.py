@@ -39,11 +39,6 @@ MODES: Final[dict[Mode, tuple[str, str]]] = {
 """Each permission mode's title and description for the user."""
 
 
-def mode_named(name: str) -> Mode | None:
-    """The mode with this name; None if there is none."""
-    return next((mode for mode in MODES if mode == name), None)
-
-
 def mode_state(agent: Agent) -> SessionModeState:
     """The available modes, and the present one."""
     modes = [SessionMode(id=mode, name=name, description=description) for mode, (name, description) in MODES.items()]

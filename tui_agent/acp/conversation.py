@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Final
 
 from acp.exceptions import RequestError
@@ -25,7 +24,7 @@ from acp.schema import (
     Usage,
 )
 
-from tui_agent.acp.choices import MODE, MODEL, commands, config_options, mode_named
+from tui_agent.acp.choices import MODE, MODEL, MODES, commands, config_options
 from tui_agent.acp.editor import EditorBuffers, Terminals
 from tui_agent.acp.prompts import EditorPrompt, PromptBlock, read_prompt
 from tui_agent.acp.updates import (
@@ -85,14 +84,6 @@ NO_MODEL: Final = (
     "No model was chosen, and unattended none is chosen for you. Name one: `tui-agent acp --unattended --model NAME`, "
     "`TUI_AGENT__MODEL__ID`, or the session's option `model`."
 )
-
-
-@dataclass
-class _Outcome:
-    """What the events of a turn have told so far."""
-
-    finished: events.TurnFinished | None = None
-    failed: events.TurnFailed | None = None
 
 
 class EditorConversation:
@@ -246,19 +237,29 @@ class EditorConversation:
             await self._send(
                 SessionInfoUpdate(session_update="session_info_update", title=one_line(said.text, TITLE_CHARS))
             )
-        outcome, self._mode = _Outcome(), self.agent.permissions.mode
+        self._mode = self.agent.permissions.mode
+        failed: events.TurnFailed | None = None
+        finished: events.TurnFinished | None = None
         typed = "" if text == said.text else said.text.strip()
         async with aclosing(self.agent.run(text, said.images, typed=typed)) as stream:
             async for event in stream:
-                await self._show(event, outcome)
+                await self._show(event)
+                if isinstance(event, events.TurnFailed):
+                    failed = event
+                elif isinstance(event, events.TurnFinished):
+                    finished = event
         stats = self.agent.context_stats()
         if stats.window > 0:
             await self._send(usage(stats.tokens, stats.window, stats.cost_usd, stats))
-        if outcome.failed is not None:
-            raise _failure(outcome.failed)
-        return _response(outcome.finished)
+        if failed is not None:
+            message = f"{clean(failed.message)} {clean(failed.hint)}".strip()
+            raise RequestError(-32603, message, {"kind": failed.kind, "retryable": failed.retryable})
+        if finished is None:
+            return PromptResponse(stop_reason="cancelled")
+        reason = _STOP_REASONS.get(finished.stop_reason, "end_turn")
+        return PromptResponse(stop_reason=reason, usage=_usage(finished.usage))
 
-    async def _show(self, event: events.AgentEvent, outcome: _Outcome) -> None:
+    async def _show(self, event: events.AgentEvent) -> None:
         for update in self._translator.updates(event):
             if (shown := await self._in_terminal(event, update)) is not None:
                 await self._send(shown)
@@ -271,10 +272,6 @@ class EditorConversation:
             case events.ModelChanged():
                 options = await asyncio.to_thread(self.options)
                 await self._send(ConfigOptionUpdate(session_update="config_option_update", config_options=[*options]))
-            case events.TurnFailed():
-                outcome.failed = event
-            case events.TurnFinished():
-                outcome.finished = event
 
     async def _in_terminal(self, event: events.AgentEvent, update: Update) -> Update | None:
         """The update with the client's terminal in place of a command's output; None: the terminal shows it."""
@@ -363,7 +360,7 @@ class EditorConversation:
 
     async def set_mode(self, name: str) -> None:
         """Change the mode. Raises `RequestError` for an unknown one."""
-        mode = mode_named(name)
+        mode = next((mode for mode in MODES if mode == name), None)
         if mode is None:
             raise _wrong(f"There is no mode {one_line(name, 60)!r}.")
         self.agent.permissions.mode = mode
@@ -479,13 +476,6 @@ def _answer_of(question: PermissionQuestion, chosen: str) -> PermissionAnswer:
     return PermissionAnswer(allowed=False, feedback=IN_THE_CHAT)
 
 
-def _response(finished: events.TurnFinished | None) -> PromptResponse:
-    if finished is None:
-        return PromptResponse(stop_reason="cancelled")
-    reason = _STOP_REASONS.get(finished.stop_reason, "end_turn")
-    return PromptResponse(stop_reason=reason, usage=_usage(finished.usage))
-
-
 def _usage(used: Used) -> Usage:
     return Usage(
         total_tokens=used.input_tokens + used.output_tokens,
@@ -495,11 +485,6 @@ def _usage(used: Used) -> Usage:
         cached_read_tokens=used.cache_read_tokens,
         cached_write_tokens=used.cache_write_tokens,
     )
-
-
-def _failure(failed: events.TurnFailed) -> RequestError:
-    message = f"{clean(failed.message)} {clean(failed.hint)}".strip()
-    return RequestError(-32603, message, {"kind": failed.kind, "retryable": failed.retryable})
 
 
 def _wrong(text: str) -> RequestError:

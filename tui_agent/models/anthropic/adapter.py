@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.profile import ModelProfile, Tier
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, EFFORTS, IDLE_TIMEOUT_S, Adapter, told_sizes
+from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, EFFORTS, Adapter, told_sizes
 from tui_agent.models.anthropic.claude import (
     Feature,
     Thinking,
@@ -80,8 +80,8 @@ TIER_OF_LINE: dict[str, Tier] = {
 class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
     """A Claude model, served by Anthropic or at ``ANTHROPIC_BASE_URL``."""
 
-    def __init__(self, provider: Provider, profile: ModelProfile, *, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
-        super().__init__(provider, profile, idle_timeout_s=idle_timeout_s)
+    def __init__(self, provider: Provider, profile: ModelProfile) -> None:
+        super().__init__(provider, profile)
         self._thinking: Thinking = thinking_of(profile.id)
         self._diagnoses = False
         self._encoder = AnthropicEncoder()

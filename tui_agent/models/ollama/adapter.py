@@ -66,16 +66,9 @@ PULL_IDLE_TIMEOUT_S = 120.0
 
 
 class OllamaModel(Adapter[HttpClient, OllamaReply]):
-    def __init__(
-        self,
-        provider: Provider,
-        profile: ModelProfile,
-        local: LocalModels = THIS_MACHINE,
-        *,
-        idle_timeout_s: float = IDLE_TIMEOUT_S,
-    ) -> None:
+    def __init__(self, provider: Provider, profile: ModelProfile, local: LocalModels = THIS_MACHINE) -> None:
         sized = msgspec.structs.replace(profile, window=local.window, fixed_window=True)
-        super().__init__(provider, sized, idle_timeout_s=idle_timeout_s)
+        super().__init__(provider, sized, idle_timeout_s=IDLE_TIMEOUT_S)
         self._local = local
         self._encoder = OllamaEncoder()
         self._facts: OllamaFacts | None = None
