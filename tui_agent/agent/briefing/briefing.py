@@ -374,6 +374,8 @@ class Briefing:
         """As of the last `refresh`."""
         self.left_out: tuple[str, ...] = ()
         """The tools for which the window had no room at the last `refresh`."""
+        self.style = knowledge.style if knowledge is not None else ""
+        """The name of the output style; empty: none. Setting it takes effect at the next `refresh`."""
         self._settled: tuple[PromptSections, int, int] | None = None
 
     @property
@@ -391,6 +393,7 @@ class Briefing:
         """Check files and servers for changes, for a model with a `window` in tokens. Cheap if none changed."""
         sections = PromptSections()
         if self.knowledge is not None:
+            self.knowledge.style = self.style
             sections = await asyncio.to_thread(self.knowledge.sections)
         tools = (*self._tools, *(self._for_agents if sections.agents else ()))
         self.left_out = self._without_room(tools, sections, window) if self._by_need and window else ()
@@ -415,16 +418,6 @@ class Briefing:
             else:
                 room -= size
         return tuple(sorted(left_out))
-
-    @property
-    def style(self) -> str:
-        """The name of the output style; empty: none. Setting it takes effect at the next `refresh`."""
-        return self.knowledge.style if self.knowledge else ""
-
-    @style.setter
-    def style(self, name: str) -> None:
-        if self.knowledge is not None:
-            self.knowledge.style = name
 
     async def skills_text(self) -> str:
         return await asyncio.to_thread(self.knowledge.skills_text) if self.knowledge else "There are no skills."

@@ -130,11 +130,7 @@ class Calls(LazySequence[CallRecord]):
             _miss(entry.body) for entry in since if isinstance(entry, entries.Recorded) and entry.kind == "cache_miss"
         ]
         lost, lost_usd = misses[-1] if misses else ("", 0.0)
-        others = [
-            entry
-            for entry in since
-            if isinstance(entry, entries.UnattributedCall) and entry.purpose in ("summary", "digest")
-        ]
+        others = (entry for entry in since if isinstance(entry, entries.UnattributedCall))
         changed = [
             _IN_FRONT[type(entry)] for entry in since if isinstance(entry, entries.Prefix | entries.ModelSwitched)
         ]
@@ -155,7 +151,7 @@ class Calls(LazySequence[CallRecord]):
             changed=tuple(dict.fromkeys(changed)) if before else (),
             lost=lost,
             lost_usd=lost_usd,
-            writing_usd=sum(entry.cost_usd or 0.0 for entry in others),
+            writing_usd=sum(each.cost_usd or 0.0 for each in others if each.purpose in ("summary", "digest")),
             elsewhere=elsewhere is not None,
         )
 
