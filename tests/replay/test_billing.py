@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.conversation.entries import user_message
-from tui_agent.replay.billing import CacheUse, PartKind, PromptCache, PromptPart, RequestParts
+from tui_agent.conversation.entries import Usage, user_message
+from tui_agent.replay.billing import PartKind, PromptCache, PromptPart, RequestParts
 from tui_agent.replay.script import RecordedMessage
 
 
@@ -83,9 +83,9 @@ def marked(minimum: int = 0) -> PromptCache:
 
 def test_what_was_sent_is_read_and_the_rest_written() -> None:
     cache, prompt = marked(), prompt_of(1000, 500)
-    assert cache.use(prompt, 0) == CacheUse(1500, 0, 1500)
+    assert cache.use(prompt, 0) == Usage(1500, 0, 1500)
     prompt.append(part(200))
-    assert cache.use(prompt, 299) == CacheUse(1700, 1500, 200)
+    assert cache.use(prompt, 299) == Usage(1700, 1500, 200)
 
 
 def test_a_cold_cache_writes_everything_anew() -> None:
@@ -93,14 +93,14 @@ def test_a_cold_cache_writes_everything_anew() -> None:
     cache.use(prompt, 0)
     assert not cache.is_cold(299)
     assert cache.is_cold(300)
-    assert cache.use(prompt, 300) == CacheUse(1500, 0, 1500)
+    assert cache.use(prompt, 300) == Usage(1500, 0, 1500)
 
 
 def test_an_edit_leaves_what_is_before_the_last_mark_ahead_of_it() -> None:
     cache, prompt = marked(), prompt_of(1000, 500, 200, 100)
     cache.use(prompt, 0)
     prompt.replace({2: part(10)})
-    assert cache.use(prompt, 10) == CacheUse(1610, 1000, 610)
+    assert cache.use(prompt, 10) == Usage(1610, 1000, 610)
 
 
 def test_a_mark_at_the_edge_of_the_last_edit_spares_what_is_before_it() -> None:
@@ -108,7 +108,7 @@ def test_a_mark_at_the_edge_of_the_last_edit_spares_what_is_before_it() -> None:
     prompt.edges = (2,)
     cache.use(prompt, 0)
     prompt.replace({2: part(10)})
-    assert cache.use(prompt, 10) == CacheUse(1610, 1500, 110)
+    assert cache.use(prompt, 10) == Usage(1610, 1500, 110)
 
 
 def test_an_entry_further_back_than_the_lookback_is_not_found() -> None:
@@ -117,22 +117,22 @@ def test_an_entry_further_back_than_the_lookback_is_not_found() -> None:
         prompt.append(part(10))
     cache.use(prompt, 0)
     prompt.splice(25, 31, [part(1) for _ in range(40)])
-    assert cache.use(prompt, 1).read == 1000
+    assert cache.use(prompt, 1).cache_read_tokens == 1000
 
 
 def test_too_short_a_prefix_is_not_cached() -> None:
     cache, prompt = marked(minimum=4096), prompt_of(1000, 500)
-    assert cache.use(prompt, 0) == CacheUse(1500, 0, 0)
+    assert cache.use(prompt, 0) == Usage(1500, 0, 0)
     prompt.append(part(5000))
-    assert cache.use(prompt, 1) == CacheUse(6500, 0, 6500)
+    assert cache.use(prompt, 1) == Usage(6500, 0, 6500)
 
 
 def test_an_implicit_cache_reads_the_common_prefix_and_writes_nothing() -> None:
     cache, prompt = PromptCache(ttl_s=300, minimum=100, marked=False), prompt_of(1000, 500, 200)
-    assert cache.use(prompt, 0) == CacheUse(1700, 0, 0)
+    assert cache.use(prompt, 0) == Usage(1700, 0, 0)
     prompt.replace({2: part(10)})
-    assert cache.use(prompt, 10) == CacheUse(1510, 1500, 0)
-    assert cache.use(prompt, 400).read == 0
+    assert cache.use(prompt, 10) == Usage(1510, 1500, 0)
+    assert cache.use(prompt, 400).cache_read_tokens == 0
 
 
 @pytest.mark.parametrize("is_marked", [False, True])
@@ -141,6 +141,6 @@ def test_a_request_sent_earlier_beside_others_takes_no_time_from_their_entries(i
     cache.use(prompt, 0)
     prompt.append(part(200))
     cache.use(prompt, 250)
-    assert cache.use(prompt, 10).read == 1700
+    assert cache.use(prompt, 10).cache_read_tokens == 1700
     assert not cache.is_cold(500)
-    assert cache.use(prompt, 500).read == 1700
+    assert cache.use(prompt, 500).cache_read_tokens == 1700

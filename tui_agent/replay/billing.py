@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, TypeVar
 
-import msgspec
-
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import HOUR_S, ModelProfile
 from tui_agent.conversation.request import CacheHours
@@ -167,18 +165,6 @@ def common(one: list[T], other: list[T]) -> int:
     return next(place for place in range(shorter) if one[place] is not other[place])
 
 
-class CacheUse(msgspec.Struct, frozen=True):
-    """Tokens of one prompt: in total, read from the cache, written to it."""
-
-    total: int
-    read: int
-    written: int
-    for_an_hour: int = 0
-
-    def usage(self, output: int) -> Usage:
-        return Usage(self.total, self.read, self.written, output, cache_write_hour_tokens=self.for_an_hour)
-
-
 class PromptCache:
     """The cache entries of one conversation, as places in its prompt, and when each expires.
 
@@ -200,7 +186,7 @@ class PromptCache:
     def is_cold(self, now: float) -> bool:
         return now - self._last >= self._last_ttl
 
-    def use(self, prompt: RequestParts, now: float) -> CacheUse:
+    def use(self, prompt: RequestParts, now: float, output: int = 0) -> Usage:
         """Send the prompt at this time, and mark it as sent. One that was sent beside others may come after them."""
         self._forget(prompt.unchanged, now)
         hit = self._use_marked(prompt, now) if self._marked else self._use_implicit(prompt, now)
@@ -211,7 +197,7 @@ class PromptCache:
         prefix = prompt.size(1) if prompt.size(1) >= self._minimum else 0
         lasting = {"": 0, "prefix": max(0, prefix - read), "all": written}[prompt.cache_hours]
         prompt.mark_sent()
-        return CacheUse(total, read, written, min(written, lasting))
+        return Usage(total, read, written, output, cache_write_hour_tokens=min(written, lasting))
 
     def written(self, tokens: int) -> int:
         """The tokens that a request of this size writes if nothing of it is in the cache."""
@@ -302,19 +288,18 @@ class Billing:
         """Bill one of the session's own calls; returns its usage."""
         bill = self.bill
         bill.cold_calls += bill.calls > 0 and self.cache.is_cold(now)
-        use = self.cache.use(prompt, now)
+        usage = self.cache.use(prompt, now, output)
         bill.calls += 1
-        usage = use.usage(output)
         bill.usage += usage
         bill.call_cost_usd += cost_usd(usage, self.profile.prices) or 0.0
-        bill.peak_tokens = max(bill.peak_tokens, use.total)
-        if self.window and use.total > self.window:
+        bill.peak_tokens = max(bill.peak_tokens, usage.input_tokens)
+        if self.window and usage.input_tokens > self.window:
             bill.calls_over_window += 1
         return usage
 
     def summary(self, prompt: RequestParts, output: int, now: float) -> Usage:
         """Bill a summary that the session's model writes continuing `prompt`, which includes the instruction."""
-        return self._summarised(self.profile, self.cache.use(prompt, now).usage(output))
+        return self._summarised(self.profile, self.cache.use(prompt, now, output))
 
     def separate(self, profile: ModelProfile, tokens: int, output: int) -> Usage:
         """Bill a summary that this model writes for a separate request, without any caching."""
