@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
@@ -31,23 +31,6 @@ LEAVE, DELETE, NEW, CHOOSE = "leave", "delete", "new", "choose"
 """Answers to questions."""
 NEW_WORKTREE: Final = "/"
 """Chosen for a new worktree; none can have this name."""
-
-
-class Opened(NamedTuple):
-    """An open session, with the arguments and settings after the user's answers."""
-
-    session: "Session"
-    arguments: Arguments
-    settings: Settings
-
-
-async def open_for_screen(arguments: Arguments, settings: Settings, host: Host, ask: "Ask") -> Opened:
-    """Open the session that the arguments ask for.
-
-    Raises SessionUnavailable after telling the user why it cannot be opened, or why the program ends.
-    """
-    arguments, settings = await _with_trust(arguments, settings, host)
-    return await _opened_session(arguments, settings, host, ask)
 
 
 class Sessions:
@@ -352,7 +335,14 @@ def _new_in(arguments: Arguments) -> tuple[str, ...]:
         return ()  # the list was damaged while the app ran: the answer at its start holds
 
 
-async def _opened_session(arguments: Arguments, settings: Settings, host: Host, ask: "Ask") -> "Opened":
+async def open_for_screen(
+    arguments: Arguments, settings: Settings, host: Host, ask: "Ask"
+) -> tuple["Session", Arguments, Settings]:
+    """Open the session that the arguments ask for; also returns these and the settings after the user's answers.
+
+    Raises SessionUnavailable after telling the user why it cannot be opened, or why the program ends.
+    """
+    arguments, settings = await _with_trust(arguments, settings, host)
     await asyncio.to_thread(import_module, "tui_agent.session")
     from tui_agent.models.base import UnknownModel
     from tui_agent.session import SessionError, SessionRefused, open_session
@@ -366,7 +356,7 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
             session, fork = await picked_session(arguments, host, why=why)
             arguments = arguments._replace(resume=session, fork=arguments.fork or fork)
         try:
-            return Opened(await open_session(settings, arguments, ask), arguments, settings)
+            return await open_session(settings, arguments, ask), arguments, settings
         except SessionRefused as refused:
             host.refuse(f"{refused.message} {refused.hint}")
             raise SessionUnavailable from refused
