@@ -18,7 +18,7 @@ from tui_agent.agent.branches import Branches
 from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.context import AgentContext
-from tui_agent.agent.extensions.agents import READING, agent_of, own_agent_of
+from tui_agent.agent.extensions.agents import READING, RUN_AGENT, agent_of
 from tui_agent.agent.extensions.claude import TRANSCRIPT, HookTranscript
 from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.agent.extensions.hook_calls import HookConnections
@@ -530,7 +530,8 @@ class Agent:
         name = subtask_id(self._kept.folder.name, branch) if self._kept.folder is not None else branch
         self.record("session", {"subtask": name, "title": spec.title, "model": model.profile.name})
         # How the user's hooks are told of it: its agent's or tool's name, and its transcript.
-        hooked = Subtask(name, agent_of(spec.title), own_agent_of(spec.title))
+        kind = agent_of(spec.title)
+        hooked = Subtask(name, kind, kind if spec.title.startswith(f"{RUN_AGENT} ") else "")
         root, transcript = self._workspace.root, None
         if kept.folder is not None:
             transcript = HookTranscript(kept.folder / TRANSCRIPT, name, root, lambda: kept.view.log)

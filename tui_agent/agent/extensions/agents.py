@@ -68,12 +68,6 @@ def agent_of(title: str) -> str:
     return agent if tool == RUN_AGENT else tool or "subtask"
 
 
-def own_agent_of(title: str) -> str:
-    """The name of the user's agent that answers a subtask of this title; empty if none does."""
-    tool, _, agent = title.partition(" ")
-    return agent if tool == RUN_AGENT else ""
-
-
 class OwnAgent(msgspec.Struct, frozen=True):
     """One of the user's own agents.
 
