@@ -355,10 +355,11 @@ async def test_lines_that_are_no_object_are_errors_and_the_connection_goes_on(tm
     asked = (
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}},
         {"jsonrpc": "2.0", "id": 2, "method": "session/load", "params": load},
+        {"jsonrpc": "2.0", "id": 3, "method": "session/load", "params": load | {"sessionId": "half \ud83d"}},
     )
-    batch = json.dumps([asked[0]])
-    answers = await answers_to(program, ["[]", "5", '"x"', "null", batch, "{no json", *map(json.dumps, asked)])
-    assert [answer["error"]["code"] for answer in answers[:6]] == [-32600] * 5 + [-32700]
-    assert answers[6]["result"]["protocolVersion"] == 1
-    assert answers[7]["id"] == 2
-    assert "There is no session" in answers[7]["error"]["message"]
+    wrong = ["[]", "5", '"x"', "null", json.dumps([asked[0]]), '{"id": {}, "method": "x"}', "{no json"]
+    answers = await answers_to(program, [*wrong, *map(json.dumps, asked)])
+    assert [answer["error"]["code"] for answer in answers[:7]] == [-32600] * 6 + [-32700]
+    assert answers[7]["result"]["protocolVersion"] == 1
+    assert [answer["id"] for answer in answers[8:]] == [2, 3]
+    assert all("There is no session" in answer["error"]["message"] for answer in answers[8:])

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import stat
@@ -16,6 +17,7 @@ from typing_extensions import override
 
 from tui_agent.acp.front_end import FrontEnd, Load
 from tui_agent.arguments import ExitCode, UsageError
+from tui_agent.conversation.blocks import valid_text
 
 LINE_BYTES: Final = 64 * 1024 * 1024
 """The most bytes of one message; a prompt may contain pictures."""
@@ -104,7 +106,7 @@ class _Input(asyncio.StreamReader):
     @override
     async def readuntil(self, separator: Any = b"\n") -> bytes:
         while True:
-            line = await super().readuntil(separator)
+            line = _with_whole_characters(await super().readuntil(separator))
             error = _error_in(line)
             if error is None:
                 return line
@@ -112,14 +114,29 @@ class _Input(asyncio.StreamReader):
             self._answers.write(msgspec.json.encode(reply) + b"\n")
 
 
+class _Message(msgspec.Struct):
+    """What the library relies on."""
+
+    id: int | float | str | None = None
+    method: str | None = None
+
+
+def _with_whole_characters(line: bytes) -> bytes:
+    """A line without half characters, which JavaScript writes where it cut a text: they cannot be sent back."""
+    if b"\\ud" in line or b"\\uD" in line:
+        with contextlib.suppress(ValueError, RecursionError):
+            return valid_text(json.dumps(json.loads(line), ensure_ascii=False)).encode() + b"\n"
+    return line
+
+
 def _error_in(line: bytes) -> dict[str, str | int] | None:
     """The JSON-RPC error for a line that is no message."""
     if not line.strip():
         return None
     try:
-        msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-    except msgspec.ValidationError:
-        return {"code": -32600, "message": "Invalid request: a message is one JSON object, and there are no batches."}
+        msgspec.json.decode(line, type=_Message)
+    except msgspec.ValidationError as error:
+        return {"code": -32600, "message": f"Invalid request, there are no batches: {error}."}
     except (msgspec.DecodeError, RecursionError):
         return {"code": -32700, "message": "Parse error: this line is no JSON."}
     return None
