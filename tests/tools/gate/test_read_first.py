@@ -86,6 +86,7 @@ def test_a_script_is_found_in_a_folder_that_the_line_changes_to_in_a_group(works
     (workspace.root / "sub").mkdir()
     (workspace.root / "sub/x.sh").touch(0o755)
     assert workspace.root / "sub/x.sh" in read_first(steps_of("(cd sub; ./x.sh)", workspace), workspace, unknown=False)
+    assert read_first(steps_of("}", workspace), workspace) == []
 
 
 def test_of_a_program_in_no_table_all_is_looked_at_where_that_is_asked_for(workspace: Workspace) -> None:

@@ -122,7 +122,8 @@ def steps_of(text: str, workspace: WorkspaceView) -> tuple[PlainCommand, ...]:
     """The commands of a line, each with its folder; of one that is not plain, its words in the first folder."""
     line = read_line(text)
     if line.opaque:
-        return (PlainCommand(tuple(_WORD.findall(re.sub(r"\$(\w+)", r" \1 ", text[:MAX_LINE]))), workspace.root),)
+        words = tuple(_WORD.findall(re.sub(r"\$(\w+)", r" \1 ", text[:MAX_LINE])))
+        return (PlainCommand(words, workspace.root),) if words else ()
     judged = _Line(line, workspace, (Rule(SHELL, "cd *"),), reading_passes=False)
     steps: list[PlainCommand] = []
     for command in line.commands:
