@@ -205,6 +205,8 @@ def test_a_name_that_is_another_ones_alias_comes_first() -> None:
         ("cards=ctrl+i", "Ctrl+I is Tab for most terminals"),
         ("cards=x", "x is for writing in the prompt"),
         ("cards=ctrl+k", "is for writing in the prompt"),
+        ("cards=f7", "cards: F7 is for writing in the prompt (select all)"),
+        ("\x1b[31m=x", "there is no action"),
         ("cards=wrong+l", "there is no key wrong+l"),
         ("prompt.send=x", "x is for writing in the prompt"),
         ("completion.take=space", "Space is for writing in the prompt"),
@@ -217,6 +219,7 @@ def test_a_name_that_is_another_ones_alias_comes_first() -> None:
 def test_what_can_be_bound(entry: str, problem: str) -> None:
     keymap = Keymap([entry])
     assert (problem in " ".join(keymap.problems)) if problem else (keymap.problems == ())
+    assert "\x1b" not in "".join(keymap.problems)
     identity, _, key = entry.partition("=")
     assert keymap.changes == ({} if problem else {identity: key.replace("+", "plus") if key == "+" else key})
     assert problem or keymap.keys(identity) == tuple(keymap.changes.values())
@@ -230,6 +233,11 @@ def test_what_can_be_bound(entry: str, problem: str) -> None:
         (["conversation.copy=u"], "conversation.copy: u is the key of conversation.undo"),
         (["preview.edit=y"], "preview.edit: y is the key of preview.accept"),
         (["prompt.yank=ctrl+v,alt+v"], "prompt.yank: Alt+V is the key of prompt.picture"),
+        (["cards=ctrl+p"], "cards: Ctrl+P is the key of palette (all commands, searchable)"),
+        (["conversation.open=f1"], "conversation.open: F1 is the key of help"),
+        (["picker.cancel=enter"], "picker.cancel: Enter is the key of picker.choose"),
+        (["sessions.rename=up"], "sessions.rename: Up is the key of picker.up"),
+        (["cards=ctrl+p", "palette=ctrl+o"], ""),
         (["conversation.copy=i"], ""),  # a key of the context panel
         (["preview.edit=ctrl+o"], ""),  # above all else
     ],

@@ -12,7 +12,7 @@ from tui_agent.settings.schema import DiagnosticsSettings
 from tui_agent.tools.base import ToolFailure, ToolOutput
 from tui_agent.tools.lsp.client import SETTLING_S, Diagnostic, LanguageServer
 from tui_agent.tools.lsp.diagnosing import SHOWN, Checks, _with
-from tui_agent.tools.lsp.disk import _stamps
+from tui_agent.tools.lsp.disk import Disk, _stamps
 from tui_agent.tools.lsp.lookups import MOST, Definition, References, Symbols, _listed, _locations, _outline
 from tui_agent.tools.lsp.programs import TYPESCRIPT, Program, Project
 from tui_agent.tools.lsp.servers import LOOKED_FOR, MAX_BYTES, LanguageServers, _state, _suffixes_in, text_of
@@ -363,3 +363,14 @@ def test_texts_and_suffixes_are_read_up_to_a_size(tmp_path: Path) -> None:
     for number in range(LOOKED_FOR + 1):
         (many / f"a.x{number}").touch()
     assert len(_suffixes_in(many)) == LOOKED_FOR
+
+
+@pytest.mark.parametrize(
+    ("name", "users"), [("a/x.go", "b/c.go"), ("a/__init__.py", "b/c.py"), ("a/d.py", "e.py")], ids=lambda name: name
+)
+async def test_code_names_a_file_or_the_folder_it_is_in(tmp_path: Path, name: str, users: str) -> None:
+    for each, text in (("b/c.go", 'import "x/a"'), ("b/c.py", "import a"), ("e.py", "from d import f"), (name, "")):
+        (tmp_path / each).parent.mkdir(exist_ok=True)
+        (tmp_path / each).write_text(text)
+    path = tmp_path / name
+    assert (await Disk(tmp_path).users_of(path, (path.suffix,), 1)) == [tmp_path / users]

@@ -24,7 +24,7 @@ from tui_agent.tui.commands.table import complete
 from tui_agent.tui.dialogs.fields import KeyScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.reading import HelpScreen, explained
-from tui_agent.tui.keys import Keymap, commands_text, key_text
+from tui_agent.tui.keys import Keymap, commands_text
 
 
 def test_what_is_a_command() -> None:
@@ -56,41 +56,6 @@ def test_help_fits_eighty_columns() -> None:
 
 def test_the_keys_of_the_table_do_not_clash() -> None:
     assert Keymap([f"{action.id}={action.keys}" for action in ACTIONS if action.keys]).problems == ()
-
-
-@pytest.mark.parametrize(
-    ("entry", "problem"),
-    [
-        ("cards=ctrl+p", "cards: Ctrl+P is the key of palette (all commands, searchable)"),
-        ("conversation.open=f1", "conversation.open: F1 is the key of help"),
-        ("picker.cancel=enter", "picker.cancel: Enter is the key of picker.choose"),
-        ("sessions.rename=up", "sessions.rename: Up is the key of picker.up"),
-        ("card=ctrl+t", "there is no action card; did you mean cards?"),
-        ("cards=ctrl+nonsense", "cards: there is no key ctrl+nonsense"),
-        ("cards=f7", "cards: F7 is for writing in the prompt (select all)"),
-        ("cards=a", "cards: a is for writing in the prompt"),
-        ("prompt.send=space", "prompt.send: Space is for writing in the prompt"),
-        ("cards=ctrl+i", "cards: Ctrl+I is Tab for most terminals"),
-        ("cards", "an action and its keys are wanted"),
-        ("cards=", "an action and its keys are wanted"),
-        ("\x1b[31m=x", "there is no action"),
-    ],
-)
-def test_what_cannot_be_used_is_named_and_the_key_stays(entry: str, problem: str) -> None:
-    keymap = Keymap([entry])
-    assert [problem in told for told in keymap.problems] == [True]
-    assert keymap.text("cards") == "Ctrl+O"
-    assert not any("\x1b" in told for told in keymap.problems)
-
-
-def test_two_actions_can_change_their_keys_with_each_other() -> None:
-    keymap = Keymap(["cards=ctrl+p", "palette=ctrl+o"])
-    assert (keymap.problems, keymap.text("cards"), keymap.text("palette")) == ((), "Ctrl+P", "Ctrl+O")
-
-
-def test_how_a_key_is_told() -> None:
-    told = ["Ctrl+O", "PgUp", "[", "F1", "Shift+Enter"]
-    assert [*map(key_text, ("ctrl+o", "pageup", "left_square_bracket", "f1", "shift+enter"))] == told
 
 
 @pytest.mark.parametrize(
