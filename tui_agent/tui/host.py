@@ -95,8 +95,8 @@ class Host(TerminalApp):
         self.alt_keys = self.keymap.with_alt
         self._first_words: list[NoticeBlock] = []
         self._drawn_prompt = DrawnPrompt()
-        self._drawn = (DrawnPane(self._first_words, self.glyphs), self._drawn_prompt)
-        self.status = StatusBar(self.glyphs, GaugeMarks(settings.ui.gauge_yellow, settings.ui.gauge_red))
+        self._drawn = (DrawnPane(self._first_words), self._drawn_prompt)
+        self.status = StatusBar(GaugeMarks(settings.ui.gauge_yellow, settings.ui.gauge_red))
         theme = settings.ui.theme if settings.is_set("ui.theme") else self._terminals_theme
         self._appearance = appearance(self, theme, arguments.home)
         self.begin_with_theme(self._appearance.theme)
@@ -132,7 +132,7 @@ class Host(TerminalApp):
 
         transcript = Transcript()
         transcript.take_over(self._first_words)
-        return ConversationPane(transcript, glyphs=self.glyphs, keymap=self.keymap)
+        return ConversationPane(transcript, keymap=self.keymap)
 
     @cached_property
     def entry(self) -> "PromptArea":
@@ -141,9 +141,7 @@ class Host(TerminalApp):
         from tui_agent.tui.prompt.prompt import PromptArea
 
         history = PromptHistory(self.arguments.home / "history.jsonl")
-        return PromptArea(
-            history, self.complete_command, self._files, glyphs=self.glyphs, keymap=self.keymap, drafts=self._drafts
-        )
+        return PromptArea(history, self.complete_command, self._files, keymap=self.keymap, drafts=self._drafts)
 
     @cached_property
     def _drafts(self) -> "Drafts":
@@ -185,7 +183,7 @@ class Host(TerminalApp):
         """The panel that asks whether a tool call may run."""
         from tui_agent.tui.dialogs.permission import PermissionPanel
 
-        return PermissionPanel(lambda: max(self.pressed_at, self.entry.prompt.last_key), self.glyphs, self.keymap)
+        return PermissionPanel(lambda: max(self.pressed_at, self.entry.prompt.last_key), self.keymap)
 
     async def complete_screen(self) -> None:
         """Mount the widgets that the first frame lacks or only draws."""
@@ -376,7 +374,7 @@ class Host(TerminalApp):
         """Show a text in a dialog; `again`, `at`: see `TextScreen`."""
         from tui_agent.tui.dialogs.reading import TextScreen
 
-        await self.push_screen(TextScreen(title, text, self.glyphs, again, at=at))
+        await self.push_screen(TextScreen(title, text, again, at=at))
 
     def refuse(self, reason: str) -> None:
         """Quit with an error: the settings do not allow what was asked for."""

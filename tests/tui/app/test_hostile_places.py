@@ -70,7 +70,7 @@ async def test_in_dialogs_and_completions(app: TuiAgent, name: str) -> None:
             await app.push_screen(screen)
             await at_another_size(app, pilot)
             await pilot.press("escape")
-        for reading in (TextScreen(text, text, app.glyphs), HelpScreen({"title": "text"})):
+        for reading in (TextScreen(text, text), HelpScreen({"title": "text"})):
             await app.push_screen(reading)
             await at_another_size(app, pilot)
             await pilot.press("escape")

@@ -269,7 +269,7 @@ async def test_hostile_text_is_shown_safely_and_used_as_it_was_written(arguments
         draft = agent.context.revise(draft, hostile)
         assert isinstance(draft, Draft)
         used: list[Draft | None] = []
-        app.push_screen(DraftScreen(draft, await agent.context.preview_draft(draft), agent, app.glyphs), used.append)
+        app.push_screen(DraftScreen(draft, await agent.context.preview_draft(draft), agent), used.append)
         await until(pilot, lambda: isinstance(app.screen, DraftScreen) and app.screen.is_mounted)
         assert area_of(app).text == "# Current state\nred and turned [/] "
         await pilot.press("enter")

@@ -41,7 +41,7 @@ def _branches() -> list[Branch]:
     ],
 )
 def test_a_message_is_shown_with_what_it_takes_back_and_its_age(width: int, rows: list[str]) -> None:
-    picker = rewind_picker(_prompts(), ASCII)
+    picker = rewind_picker(_prompts())
     assert [picker._row(place).draw(width, LOOK).text.rstrip() for place in range(2)] == rows
     assert [picker._row(place).key for place in range(2)] == ["123", "7"]
     assert [picker._words(place) for place in range(2)] == ["123  ", "7 fix the\nbug, please"]
@@ -59,7 +59,7 @@ def test_a_message_is_shown_with_what_it_takes_back_and_its_age(width: int, rows
     ],
 )
 def test_a_branch_is_shown_with_its_last_words_where_there_is_room(width: int, rows: list[str]) -> None:
-    picker = tree_picker(_branches(), ASCII)
+    picker = tree_picker(_branches())
     drawn = [picker._row(place).draw(width, LOOK) for place in range(3)]
     assert [line.text.rstrip() for line in drawn[:2]] == rows
     assert drawn[2].text.startswith("  ` nothing sai")

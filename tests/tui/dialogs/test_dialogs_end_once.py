@@ -30,7 +30,6 @@ from tui_agent.tui.dialogs.reading import HelpScreen, Reading, TextScreen
 from tui_agent.tui.dialogs.row_list import RowList
 from tui_agent.tui.dialogs.sessions_screen import SessionsScreen
 from tui_agent.tui.dialogs.trust import TrustScreen
-from tui_agent.tui.painting.glyphs import UNICODE
 
 OPTIONS = [Option(str(number), str(number)) for number in range(3)]
 PROMPTS = (EarlierPrompt(3, "first", 0.0, 4), EarlierPrompt(7, "second", 0.0, 2))
@@ -50,10 +49,10 @@ ENDS: tuple[tuple[Made, list[str], str | None], ...] = (
     (lambda: PickerScreen("Theme", OPTIONS), ["down"], "1"),
     (lambda: PickerScreen("Theme", OPTIONS, search=True), ["down"], "1"),
     (lambda: KeyScreen("ANTHROPIC_API_KEY", "Claude"), ["a", "b"], "ab"),
-    (lambda: rewind_picker(PROMPTS, UNICODE), ["down"], "3"),
-    (lambda: tree_picker(BRANCHES, UNICODE), ["down"], "6"),
+    (lambda: rewind_picker(PROMPTS), ["down"], "3"),
+    (lambda: tree_picker(BRANCHES), ["down"], "6"),
     (lambda: HelpScreen({"Keys": "Enter  sends"}), [], None),
-    (lambda: TextScreen("Text", "text", UNICODE), [], None),
+    (lambda: TextScreen("Text", "text"), [], None),
 )
 
 
@@ -80,11 +79,11 @@ EVERY: tuple[Made, ...] = (
     lambda: SessionsScreen([], {}, Path("project")),
     lambda: TitleScreen("title"),
     lambda: KeyScreen("ANTHROPIC_API_KEY", "Claude"),
-    lambda: rewind_picker(PROMPTS, UNICODE),
+    lambda: rewind_picker(PROMPTS),
     lambda: HelpScreen({"Keys": "Enter  sends"}),
-    lambda: TextScreen("Text", "text", UNICODE),
-    lambda: FilesScreen("Undo?", PutBack(1), ShownPlan.of(PutBack(1)), UNICODE, rewinds=True),
-    lambda: PreviewScreen(SwitchPreview("a", "b", 10, 0, 0, (), "", None, None, None, 0), UNICODE),
+    lambda: TextScreen("Text", "text"),
+    lambda: FilesScreen("Undo?", PutBack(1), ShownPlan.of(PutBack(1)), rewinds=True),
+    lambda: PreviewScreen(SwitchPreview("a", "b", 10, 0, 0, (), "", None, None, None, 0)),
     lambda: WordsScreen("Words", "text", "nothing is left"),
 )
 STEPS = (0, 1, 2, 3, 5, 8, 13, 21)
@@ -199,7 +198,7 @@ async def test_a_dialog_under_another_one_waits_for_its_turn() -> None:
 async def test_a_click_beside_a_text_closes_it() -> None:
     app = StyledApp()
     async with app.run_test(size=(80, 24)) as pilot:
-        reading, question = TextScreen("Text", "text\n" * 30, UNICODE), PickerScreen("why", [Option("", "this")])
+        reading, question = TextScreen("Text", "text\n" * 30), PickerScreen("why", [Option("", "this")])
         app.push_screen(reading)
         await pilot.pause()
         await pilot.click(RowList)

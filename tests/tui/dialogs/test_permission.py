@@ -56,9 +56,7 @@ class PanelApp(App[None]):
     def __init__(self) -> None:
         super().__init__()
         self.typing = False
-        self.panel = PermissionPanel(
-            lambda: monotonic() if self.typing else 0.0, UNICODE, Keymap(["question.back=escape,f5"])
-        )
+        self.panel = PermissionPanel(lambda: monotonic() if self.typing else 0.0, Keymap(["question.back=escape,f5"]))
         self.typed: list[str] = []
         self.unsaid: list[str] = []
 

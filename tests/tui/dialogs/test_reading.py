@@ -3,7 +3,6 @@
 from tests.tui.dialogs.test_pickers import StyledApp
 from tui_agent.tui.dialogs.reading import ABOVE, MAX_CHARS, TextScreen
 from tui_agent.tui.dialogs.row_list import RowList
-from tui_agent.tui.painting.glyphs import UNICODE
 
 LINES = [f"line {number}" for number in range(80_000)]
 TEXT = "\n".join(LINES)
@@ -15,7 +14,7 @@ async def test_a_text_opens_at_the_line_that_is_looked_for_else_at_its_beginning
     async with app.run_test(size=(80, 24)) as pilot:
         for number in (0, 1, 700, 40_000, 79_000, None):
             at = None if number is None else TEXT.index(f"line {number}\n") + 3
-            screen = TextScreen("Text", TEXT, UNICODE, at=at)
+            screen = TextScreen("Text", TEXT, at=at)
             await app.push_screen(screen)
             for _ in range(3):
                 await pilot.pause()
@@ -30,7 +29,7 @@ async def test_a_line_with_a_space_beyond_the_edge_is_read_in_full() -> None:
     app = StyledApp()
     async with app.run_test(size=(60, 24)) as pilot:
         lines = ["x" * before + "! " for before in range(48, 53)]
-        await app.push_screen(screen := TextScreen("Text", "\n".join(lines), UNICODE))
+        await app.push_screen(screen := TextScreen("Text", "\n".join(lines)))
         for _ in range(3):
             await pilot.pause()
         rows = screen.query_one(RowList)

@@ -9,7 +9,6 @@ from typing_extensions import override
 
 from tests.tui.app_of_parts import until
 from tui_agent.tui.dialogs.row_list import ListRow, RowList
-from tui_agent.tui.painting.glyphs import UNICODE
 from tui_agent.tui.painting.lines import Line, Run, make_line
 from tui_agent.tui.painting.palette import Look
 
@@ -21,7 +20,7 @@ class Listed(App[object]):
         super().__init__()
         self.painted: set[object] = set()
         self.opened: list[object] = []
-        self.rows = RowList(UNICODE, keys_elsewhere=keys_elsewhere)
+        self.rows = RowList(keys_elsewhere=keys_elsewhere)
 
     @override
     def compose(self) -> ComposeResult:

@@ -29,7 +29,8 @@ class PaneApp(App[None]):
 
     def __init__(self, transcript: Transcript, glyphs: Glyphs) -> None:
         super().__init__()
-        self.pane = ConversationPane(transcript, glyphs=glyphs)
+        self.glyphs = glyphs
+        self.pane = ConversationPane(transcript)
         self.told: list[str] = []
         """What the pane has said of keys."""
 

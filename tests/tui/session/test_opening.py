@@ -21,7 +21,6 @@ from tui_agent.storage.log import LogStore, log_file, read_entries
 from tui_agent.storage.sessions import session_to_resume
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import Level, NoticeBlock, ToolBlock, UserBlock
-from tui_agent.tui.painting.glyphs import UNICODE
 from tui_agent.tui.pane.conversation import ConversationPane
 from tui_agent.tui.pane.status_bar import GaugeMarks, StatusBar
 from tui_agent.tui.pane.transcript import Transcript
@@ -52,7 +51,7 @@ class Screen(App[None]):
         super().__init__()
         self.transcript = Transcript()
         self.pane = ConversationPane(self.transcript)
-        self.status = StatusBar(UNICODE, GaugeMarks(70, 90))
+        self.status = StatusBar(GaugeMarks(70, 90))
 
     @override
     def compose(self) -> ComposeResult:

@@ -70,7 +70,7 @@ class BranchCommands:
             if not prompts:
                 self._host.say(Level.INFO, "There is nothing to take back")
                 return
-            chosen = await self._host.question(rewind_picker(prompts, self._host.glyphs))
+            chosen = await self._host.question(rewind_picker(prompts))
             if chosen is None:
                 return
             number = chosen
@@ -164,7 +164,7 @@ class BranchCommands:
         from tui_agent.tui.dialogs.files_screen import FilesScreen, ShownPlan
 
         shown = await in_thread(ShownPlan.of, planned)
-        return await self._host.question(FilesScreen(title, planned, shown, self._host.glyphs, rewinds=rewinds)) or ""
+        return await self._host.question(FilesScreen(title, planned, shown, rewinds=rewinds)) or ""
 
     async def _put_back(
         self, agent: "Agent", planned: "PutBack", wanted: str, *, tell: bool, hint: str = REDO_HINT
@@ -207,7 +207,7 @@ class BranchCommands:
                     Level.INFO, "There is one branch so far", hint="your next message after /fork or /rewind begins one"
                 )
                 return
-            chosen = await self._host.question(tree_picker(branches, self._host.glyphs))
+            chosen = await self._host.question(tree_picker(branches))
             if chosen is None or chosen == str(branches[0].tip):
                 return
             number = chosen

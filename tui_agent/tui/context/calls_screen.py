@@ -18,7 +18,7 @@ from tui_agent.tui.context.rows import PanelRows, share_rows, title_rows, wrappe
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
 from tui_agent.tui.dialogs.reading import TextScreen
 from tui_agent.tui.dialogs.row_list import ListRow, RowList, plain_row
-from tui_agent.tui.painting.glyphs import ASCII, Glyphs
+from tui_agent.tui.painting.glyphs import ASCII, glyphs_of
 from tui_agent.tui.painting.lines import Line
 from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.wording import model_label
@@ -38,19 +38,16 @@ class CallsScreen(Dialog[int | None]):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("calls")]
     CLICK_OUTSIDE_CLOSES = True
 
-    def __init__(
-        self, past: CallHistory, number: int, excerpt: Callable[[int], str], window: int, glyphs: Glyphs
-    ) -> None:
+    def __init__(self, past: CallHistory, number: int, excerpt: Callable[[int], str], window: int) -> None:
         """`number`: the call to begin with, from 1. `window`: of the model of the newest call, in tokens."""
         super().__init__()
         self._past = past
         self._number = number
         self._excerpt = excerpt
         self._window = window
-        self._glyphs = glyphs
         self._columns = [Column(tokens) for tokens in past.calls.tokens()]
-        self._strip = RowList(glyphs, in_dialog=True, keys_elsewhere=True, id="calls-strip")
-        self._rows = RowList(glyphs, in_dialog=True, id="calls-rows")
+        self._strip = RowList(in_dialog=True, keys_elsewhere=True, id="calls-strip")
+        self._rows = RowList(in_dialog=True, id="calls-rows")
         self._keys_line = dialog_keys()
         self.seen: ViewAtCall | None = None
         """What is shown below the strip."""
@@ -62,17 +59,18 @@ class CallsScreen(Dialog[int | None]):
 
     def on_mount(self) -> None:
         self._rows.focus()
+        columns = partial(self._all_columns, plain=glyphs_of(self.app) is ASCII)
         if len(self._columns) <= READ_AT_ONCE:
-            self._columns = self._all_columns()
+            self._columns = columns()
         else:
-            self.run_worker(self._read_columns(), name="strip")
+            self.run_worker(self._read_columns(columns), name="strip")
         self.call_after_refresh(self._look)
 
-    def _all_columns(self) -> list[Column]:
-        return [_column(call, plain=self._glyphs is ASCII) for call in self._past.calls]
+    def _all_columns(self, *, plain: bool) -> list[Column]:
+        return [_column(call, plain=plain) for call in self._past.calls]
 
-    async def _read_columns(self) -> None:
-        self._columns = await in_thread(self._all_columns)
+    async def _read_columns(self, columns: Callable[[], list[Column]]) -> None:
+        self._columns = await in_thread(columns)
         if self.is_attached:
             self._draw()
 
@@ -132,7 +130,7 @@ class CallsScreen(Dialog[int | None]):
             finally:
                 self._working = False
             if self.is_current:
-                await self.app.push_screen(TextScreen(title, shown, self._glyphs))
+                await self.app.push_screen(TextScreen(title, shown))
 
         if not self._working:
             self._go(show())

@@ -21,7 +21,6 @@ from tui_agent.tui.context.drawing import before_after_line
 from tui_agent.tui.context.previews import fact_row, price_rows
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title
 from tui_agent.tui.dialogs.row_list import ListRow, RowList, plain_row
-from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.prompt.prompt import SteadyTextArea
 from tui_agent.tui.terminal.editor import EditorFailure, edited_outside
 
@@ -139,15 +138,13 @@ class DraftScreen(EditingDialog[Draft | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("draft")]
 
-    def __init__(
-        self, draft: Draft, preview: StepPreview, agent: "Agent", glyphs: Glyphs, *, problem: str = ""
-    ) -> None:
+    def __init__(self, draft: Draft, preview: StepPreview, agent: "Agent", *, problem: str = "") -> None:
         super().__init__(draft.text)
         self._agent = agent
         self._written = draft
         self._draft: Draft | Refusal = draft
         self._preview = preview
-        self._rows = RowList(glyphs, in_dialog=True)
+        self._rows = RowList(in_dialog=True)
         self._rows.can_focus = False
         self._failed = problem
         self._keys_line = dialog_keys()

@@ -73,9 +73,7 @@ class Drafting:
         await self._nobody_types()
         problem = ""
         while True:
-            screen = DraftScreen(
-                draft, await agent.context.preview_draft(draft), agent, self._host.glyphs, problem=problem
-            )
+            screen = DraftScreen(draft, await agent.context.preview_draft(draft), agent, problem=problem)
             accepted = await self._host.question(screen)
             if accepted is None:
                 self._host.hint("dropped; the context is as it was")

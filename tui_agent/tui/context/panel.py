@@ -22,7 +22,6 @@ from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.rows import COMMANDS, EXPLAINED, AheadKey, ItemKey, StepKey, WordsKey, panel_rows
 from tui_agent.tui.dialogs.row_list import RowList
 from tui_agent.tui.keys import Keymap
-from tui_agent.tui.painting.glyphs import Glyphs
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -69,11 +68,11 @@ class ContextPanel(Vertical):
 
         change: Callable[[], Awaitable[object | Refusal]]
 
-    def __init__(self, agent: "Agent", glyphs: Glyphs, keymap: Keymap, away: str = "") -> None:
+    def __init__(self, agent: "Agent", keymap: Keymap, away: str = "") -> None:
         """`away`: see `tell`."""
         super().__init__()
         self._keymap, self._agent, self._away = keymap, agent, away
-        self._rows = RowList(glyphs, id="context-rows")
+        self._rows = RowList(id="context-rows")
         self._keys = Static("", id="context-keys", markup=False)
         self.overview: Overview | None = None
         """The overview that is shown."""

@@ -22,7 +22,6 @@ from tui_agent.tui.context.drawing import before_after_line
 from tui_agent.tui.context.rows import ItemKey, item_rows, titled_rows
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
 from tui_agent.tui.dialogs.row_list import ListRow, RowList, plain_row
-from tui_agent.tui.painting.glyphs import Glyphs
 
 TITLES: Final[dict[PreviewedStep, str]] = {
     "compact": "Summarise the older turns?",
@@ -60,7 +59,6 @@ class PreviewScreen(Dialog[Accepted | None]):
     def __init__(
         self,
         seen: StepPreview | SwitchPreview,
-        glyphs: Glyphs,
         *,
         excerpt: Callable[[int], str] = lambda _: "",
         pin: Callable[[int], Awaitable[StepPreview | Refusal]] | None = None,
@@ -74,7 +72,7 @@ class PreviewScreen(Dialog[Accepted | None]):
         self._pinning = self._accepts = False
         self._focus = focus
         self._free = free
-        self._rows = RowList(glyphs, in_dialog=True)
+        self._rows = RowList(in_dialog=True)
         self._keys_line = dialog_keys()
 
     @override

@@ -174,7 +174,7 @@ class Steering:
             return
         pane = self._host.pane
         if self.panel is None and pane.is_mounted:
-            self.panel = ContextPanel(agent, self._host.glyphs, self._host.keymap, self._away)
+            self.panel = ContextPanel(agent, self._host.keymap, self._away)
             pane.screen.set_class(True, "-context")
             await pane.screen.mount(self.panel, after=pane)
 
@@ -218,7 +218,7 @@ class Steering:
             return text
         context = agent.context
         window = agent.engine.window.tokens
-        seq = await self._host.question(CallsScreen(past, chosen, context.excerpt, window, self._host.glyphs))
+        seq = await self._host.question(CallsScreen(past, chosen, context.excerpt, window))
         return f"/fork {seq}" if seq else ""
 
     async def may_switch(self, agent: "Agent", model: "Model") -> bool:
@@ -228,7 +228,7 @@ class Steering:
         if self._unasked or not agent.context.items():
             return True
         seen = await agent.context.preview_switch(model)
-        return await self._host.question(PreviewScreen(seen, self._host.glyphs)) is not None
+        return await self._host.question(PreviewScreen(seen)) is not None
 
     @contextmanager
     def notice_if_slow(self, what: str) -> Iterator[None]:
@@ -266,9 +266,7 @@ class Steering:
 
         prices = agent.profile.prices
         free = prices is not None and not prices.input
-        screen = PreviewScreen(
-            seen, self._host.glyphs, excerpt=agent.context.excerpt, pin=pin, focus=argument, free=free
-        )
+        screen = PreviewScreen(seen, excerpt=agent.context.excerpt, pin=pin, focus=argument, free=free)
         accepted = await self._host.question(screen)
         if accepted is None or step == "clear":
             return None if accepted is None else accepted.focus

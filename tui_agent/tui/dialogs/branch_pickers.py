@@ -18,7 +18,6 @@ from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, fram
 from tui_agent.tui.dialogs.fields import Field
 from tui_agent.tui.dialogs.row_list import ListRow, RowList, Rows, plain_row
 from tui_agent.tui.fuzzy import holds
-from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.painting.lines import Line, Run, fit, make_line
 from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.wording import age
@@ -80,7 +79,6 @@ class PlacePicker(Dialog[str | None]):
         words: Callable[[int], str],
         *,
         does: str,
-        glyphs: Glyphs,
     ) -> None:
         super().__init__()
         self._title = title
@@ -88,7 +86,7 @@ class PlacePicker(Dialog[str | None]):
         self._row = row
         self._words = words
         self._does = does
-        self._rows = RowList(glyphs, in_dialog=True, keys_elsewhere=True)
+        self._rows = RowList(in_dialog=True, keys_elsewhere=True)
 
     @override
     def compose(self) -> ComposeResult:
@@ -135,7 +133,7 @@ class PlacePicker(Dialog[str | None]):
             self.dismiss(value)
 
 
-def rewind_picker(prompts: Sequence[EarlierPrompt], glyphs: Glyphs) -> PlacePicker:
+def rewind_picker(prompts: Sequence[EarlierPrompt]) -> PlacePicker:
     """A picker of the user's messages, newest first; its result is the number of one."""
     newest_first = prompts[::-1]
     columns = Columns.wide_enough((prompt.seq for prompt in prompts), (prompt.messages for prompt in prompts))
@@ -147,10 +145,10 @@ def rewind_picker(prompts: Sequence[EarlierPrompt], glyphs: Glyphs) -> PlacePick
         return f"{newest_first[place].seq} {newest_first[place].text[:SEARCHED_CHARS].lower()}"
 
     title = "Rewind to before: messages taken back, when"
-    return PlacePicker(title, len(prompts), row, words, does="rewinds", glyphs=glyphs)
+    return PlacePicker(title, len(prompts), row, words, does="rewinds")
 
 
-def tree_picker(branches: Sequence[Branch], glyphs: Glyphs) -> PlacePicker:
+def tree_picker(branches: Sequence[Branch]) -> PlacePicker:
     """A picker of branches, the current one first; its result is the number of the branch's last entry."""
     columns = Columns.wide_enough((), (branch.messages for branch in branches))
 
@@ -163,7 +161,7 @@ def tree_picker(branches: Sequence[Branch], glyphs: Glyphs) -> PlacePicker:
         return f"{branch.text[:SEARCHED_CHARS]} {branch.answer[:SEARCHED_CHARS]}".lower()
 
     title = "Go on with a branch: messages, last used"
-    return PlacePicker(title, len(branches), row, words, does="goes there", glyphs=glyphs)
+    return PlacePicker(title, len(branches), row, words, does="goes there")
 
 
 def _draw_prompt(prompt: EarlierPrompt, columns: Columns, width: int, look: Look) -> Line:

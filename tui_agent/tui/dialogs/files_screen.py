@@ -16,7 +16,6 @@ from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
 from tui_agent.tui.dialogs.row_list import ListRow, RowList, plain_row
 from tui_agent.tui.painting.diffs import DiffLines, visible_diff
-from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.painting.lines import breaks
 
 OVERWRITING: Final = "!"
@@ -64,14 +63,14 @@ class FilesScreen(Dialog[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("files")]
     CLICK_OUTSIDE_CLOSES = True
 
-    def __init__(self, title: str, planned: PutBack, shown: ShownPlan, glyphs: Glyphs, *, rewinds: bool) -> None:
+    def __init__(self, title: str, planned: PutBack, shown: ShownPlan, *, rewinds: bool) -> None:
         super().__init__()
         self._title = one_line(title, 80)
         self._planned = planned
         self._shown = shown
         self._rewinds = rewinds
         self._overwrite = False
-        self._rows = RowList(glyphs, in_dialog=True)
+        self._rows = RowList(in_dialog=True)
         self._keys_line = dialog_keys()
         self._drawn: tuple[int, bool] | None = None
 

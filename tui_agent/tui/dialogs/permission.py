@@ -25,7 +25,6 @@ from tui_agent.tui.dialogs.dialog import LOW_SCREEN, QUIET_S
 from tui_agent.tui.dialogs.permission_preview import MAX_TITLE, Lines, Part, Prose, parts_of, rule_parts
 from tui_agent.tui.dialogs.row_list import RowList
 from tui_agent.tui.keys import Keymap
-from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.painting.lines import fit
 from tui_agent.tui.terminal.filters import marked_style
 from tui_agent.visible import visible_line
@@ -97,7 +96,7 @@ class PermissionPanel(Vertical, can_focus=True):
 
         text: str
 
-    def __init__(self, typed_at: Callable[[], float], glyphs: Glyphs, keymap: Keymap) -> None:
+    def __init__(self, typed_at: Callable[[], float], keymap: Keymap) -> None:
         """`typed_at`: when a key was last pressed, on the monotonic clock."""
         super().__init__()
         self.display = False
@@ -105,7 +104,7 @@ class PermissionPanel(Vertical, can_focus=True):
         self._keymap = keymap
         self._one_at_a_time = asyncio.Lock()
         self._answer: asyncio.Future[PermissionAnswer] | None = None
-        self._rows = RowList(glyphs, in_dialog=True, keys_elsewhere=True, id="permission-preview")
+        self._rows = RowList(in_dialog=True, keys_elsewhere=True, id="permission-preview")
         self._title = self._brief = self._reason = ""
         self._rules: tuple[str, ...] = ()
         self._answers = Answers("call", "", (), "")

@@ -17,9 +17,8 @@ from tui_agent.tools.base import PermissionQuestion
 from tui_agent.tui.cards.prose import ProseSections
 from tui_agent.tui.dialogs.row_list import ListRow, Rows
 from tui_agent.tui.painting.diffs import DiffLines, visible_diff
-from tui_agent.tui.painting.glyphs import UNICODE
 from tui_agent.tui.painting.lines import GUTTER, Line, Run, make_line, pieces
-from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.tui.painting.palette import NO_LOOK, Look
 from tui_agent.visible import CONTINUED, visible, visible_line
 
 Kind: TypeAlias = Literal["command", "text", "rule", "head"]
@@ -46,10 +45,10 @@ class Prose:
 
     def __init__(self, text: str) -> None:
         self._sections = ProseSections().update(visible(text))
-        self._painted: tuple[int, Look | None, list[Line]] = 0, None, []
+        self._painted: tuple[int, Look, list[Line]] = 0, NO_LOOK, []
 
     def breaks(self, width: int) -> Iterator[tuple[int, int, int]]:
-        return ((number, 0, 0) for number in range(len(self._lines(width, None))))
+        return ((number, 0, 0) for number in range(len(self._lines(width, NO_LOOK))))
 
     def text(self, number: int, start: int, end: int) -> str:
         return self._painted[2][number].text.rstrip()
@@ -57,9 +56,9 @@ class Prose:
     def draw(self, number: int, start: int, end: int, width: int, look: Look) -> Line:
         return self._lines(width, look)[number]
 
-    def _lines(self, width: int, look: Look | None) -> list[Line]:
+    def _lines(self, width: int, look: Look) -> list[Line]:
         if self._painted[:2] != (width, look):
-            painted = [line for each in self._sections for line in each.draw(width + GUTTER, look or _NO_LOOK)]
+            painted = [line for each in self._sections for line in each.draw(width + GUTTER, look)]
             self._painted = width, look, [_without_gutter(line) for line in painted]
         return self._painted[2]
 
@@ -69,10 +68,6 @@ def _without_gutter(line: Line) -> Line:
     gutter = min(GUTTER, len(first.text))
     segments = (Segment(first.text[gutter:], first.style), *others)
     return structs.replace(line, segments=segments, width=line.width - gutter, gutter=max(0, line.gutter - gutter))
-
-
-_NO_LOOK: Final = Look(Palette.from_theme({}), UNICODE)
-"""Any look will do to know how many lines there are."""
 
 
 class PreviewPart:

@@ -18,7 +18,6 @@ from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
 from tui_agent.tui.dialogs.row_list import ListRow, RowList, plain_row
-from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.painting.lines import breaks
 from tui_agent.tui.painting.sections import FIRST_COLUMN
 
@@ -56,7 +55,6 @@ class TextScreen(Reading):
         self,
         title: str,
         text: str,
-        glyphs: Glyphs,
         again: Callable[[], str | None] | None = None,
         *,
         at: int | None = None,
@@ -71,7 +69,7 @@ class TextScreen(Reading):
         self._lines = _lines_of(text[begin : begin + MAX_CHARS])
         self._at = len(_lines_of(text[begin:at])) - 1 if at is not None else None
         self._begin, self._cut = begin, len(text) - begin - MAX_CHARS
-        self._rows = RowList(glyphs, in_dialog=True)
+        self._rows = RowList(in_dialog=True)
         self._width = 0
         self._again = again
 

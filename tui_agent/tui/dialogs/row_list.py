@@ -20,9 +20,8 @@ from typing_extensions import override
 from tui_agent.conversation.items import LazySequence
 from tui_agent.text import clean
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.painting.lines import Line, Run, crop, fit, make_line
-from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.tui.painting.palette import NO_LOOK, Look
 
 Draw = Callable[[int, Look], Line]
 """Paints a row at a width in cells."""
@@ -94,7 +93,6 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def __init__(
         self,
-        glyphs: Glyphs,
         *,
         in_dialog: bool = False,
         keys_elsewhere: bool = False,
@@ -106,7 +104,7 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
         super().__init__(id=id)
         self.can_focus = not keys_elsewhere
         self._in_dialog = in_dialog
-        self._look = Look(Palette.from_theme({}), glyphs)
+        self._look = NO_LOOK
         self._rows = Rows()
         self._cursor: int | None = None
 
@@ -215,8 +213,7 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
         return Strip(Segment.apply_style(strip.adjust_cell_length(width, base), post_style=ground), width)
 
     def _restyle(self) -> None:
-        palette = Palette.from_theme(self.app.theme_variables, in_dialog=self._in_dialog)
-        self._look = Look(palette, self._look.glyphs)
+        self._look = Look.of(self.app, in_dialog=self._in_dialog)
         self.refresh()
 
     def _measure(self) -> None:

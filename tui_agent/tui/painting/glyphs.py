@@ -79,6 +79,12 @@ ASCII: Final = Glyphs(
 )
 
 
+def glyphs_of(app: object) -> Glyphs:
+    """The symbols of an app; of one that has none of its own, the usual ones."""
+    glyphs = getattr(app, "glyphs", None)
+    return glyphs if isinstance(glyphs, Glyphs) else UNICODE
+
+
 def glyphs_for(encoding: str | None) -> Glyphs:
     """The glyphs that a terminal with this encoding can show.
 

@@ -1,13 +1,17 @@
 """The styles of the pane, derived once per theme from the theme's variables."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.style import Style
 from textual.color import Color, ColorParseError
 
-from tui_agent.tui.painting.glyphs import Glyphs
+from tui_agent.tui.painting.glyphs import UNICODE, Glyphs, glyphs_of
+
+if TYPE_CHECKING:
+    from textual.app import App
 
 _NO_COLOR = Color(0, 0, 0, 0)
 
@@ -109,6 +113,11 @@ class Look(Struct, frozen=True):
     palette: Palette
     glyphs: Glyphs
 
+    @classmethod
+    def of(cls, app: "App[object]", *, in_dialog: bool = False) -> "Look":
+        """That of an app's theme and symbols."""
+        return cls(Palette.from_theme(app.theme_variables, in_dialog=in_dialog), glyphs_of(app))
+
     def quiet(self) -> "Look":
         """The same look with subdued text, for reasoning."""
         palette = self.palette
@@ -134,3 +143,7 @@ def _blend(background: Color, color: Color, strength: float) -> Color:
     if color.ansi is not None or background.ansi is not None:
         return color if strength > 0.4 else background
     return background.blend(color, strength, alpha=1.0)
+
+
+NO_LOOK: Final = Look(Palette.from_theme({}), UNICODE)
+"""Stands in until there is an app to ask; the number of lines is the same in any look."""

@@ -22,7 +22,7 @@ from typing_extensions import override
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.cards.blocks import Block, BoundaryBlock, ProseBlock
 from tui_agent.tui.keys import Keymap
-from tui_agent.tui.painting.glyphs import SPIN_S, UNICODE, Glyphs, spinner
+from tui_agent.tui.painting.glyphs import SPIN_S, spinner
 from tui_agent.tui.pane.overlays import with_hint, with_label, with_spinner
 from tui_agent.tui.pane.search import PaneSearch, Typed, with_words
 from tui_agent.tui.pane.transcript import Transcript
@@ -68,11 +68,10 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         self,
         transcript: Transcript,
         *,
-        glyphs: Glyphs = UNICODE,
         keymap: Keymap | None = None,
         id: str | None = None,  # noqa: A002
     ) -> None:
-        super().__init__(transcript, glyphs=glyphs, id=id)
+        super().__init__(transcript, id=id)
         self._keymap = keymap or Keymap()
         self._search = PaneSearch()
         self._spinner: Timer | None = None

@@ -15,9 +15,8 @@ from textual.widget import Widget
 from typing_extensions import override
 
 from tui_agent.tui.cards.base import Block
-from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.painting.lines import MAX_MEASURE
-from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.pane.block_painting import all_lines
 from tui_agent.tui.wording import PLACEHOLDER
 
@@ -35,14 +34,13 @@ class FirstPicture(Widget):
 class DrawnPane(FirstPicture):
     """A drawing of the empty conversation."""
 
-    def __init__(self, blocks: Sequence[Block], glyphs: Glyphs) -> None:
+    def __init__(self, blocks: Sequence[Block]) -> None:
         super().__init__()
         self._blocks = blocks
-        self._glyphs = glyphs
 
     @override
     def render_lines(self, crop: Region) -> list[Strip]:
-        look = Look(Palette.from_theme(self.app.theme_variables), self._glyphs)
+        look = Look.of(self.app)
         width, height = self.size
         lines = all_lines(self._blocks, max(1, min(width - _MARGIN, MAX_MEASURE)), look)[-height:]
         strips = [Strip(line.segments, line.width).adjust_cell_length(width, look.palette.base) for line in lines]

@@ -14,7 +14,7 @@ from textual.widget import Widget
 from typing_extensions import Unpack, override
 
 from tui_agent.text import compact_count, counted, money_text, one_line, percent_text
-from tui_agent.tui.painting.glyphs import ASCII, SPIN_BEATS, UNICODE, Glyphs, spinner, until_beat
+from tui_agent.tui.painting.glyphs import ASCII, SPIN_BEATS, Glyphs, glyphs_of, spinner, until_beat
 from tui_agent.tui.painting.lines import fit
 from tui_agent.tui.wording import doing, model_label
 
@@ -137,10 +137,9 @@ Piece: TypeAlias = tuple[Form, ...]
 class StatusBar(Widget):
     """Shows a `StatusBarFacts`. Its timer runs only while there is an activity, and repaints without a layout."""
 
-    def __init__(self, glyphs: Glyphs = UNICODE, thresholds: GaugeMarks | None = None) -> None:
+    def __init__(self, thresholds: GaugeMarks | None = None) -> None:
         super().__init__()
         self.status = StatusBarFacts()
-        self._glyphs = glyphs
         self._thresholds = thresholds or GaugeMarks()
         self._timer: Timer | None = None
 
@@ -164,7 +163,7 @@ class StatusBar(Widget):
 
     @override
     def render(self) -> Content:
-        line = status_line(self.status, self.size.width, self._glyphs, self._thresholds, monotonic())
+        line = status_line(self.status, self.size.width, glyphs_of(self.app), self._thresholds, monotonic())
         return Content.assemble(*((span.text, span.color) for span in line))
 
 

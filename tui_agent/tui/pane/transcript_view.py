@@ -15,9 +15,9 @@ from textual.widget import Widget
 from typing_extensions import override
 
 from tui_agent.tui.cards.base import Block
-from tui_agent.tui.painting.glyphs import BEAT_S, UNICODE, Glyphs, until_beat
+from tui_agent.tui.painting.glyphs import BEAT_S, until_beat
 from tui_agent.tui.painting.lines import MAX_MEASURE, Line
-from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.tui.painting.palette import NO_LOOK, Look
 from tui_agent.tui.pane.overlays import with_cursor, with_selection
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.pane.viewport import Follower, Position, Viewport, ViewportLine, encode_line
@@ -35,10 +35,9 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
     It follows the end until it is scrolled up.
     """
 
-    def __init__(self, transcript: Transcript, *, glyphs: Glyphs = UNICODE, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._glyphs = glyphs
-        self._follower = Follower(Viewport(transcript, Look(Palette.from_theme({}), glyphs)), self._on_change)
+        self._follower = Follower(Viewport(transcript, NO_LOOK), self._on_change)
         self._cursor: int | None = None
         self._flush_timer: Timer | None = None
         self._flushed_at = 0.0
@@ -201,7 +200,7 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
                 segments, line.gutter, selection.get_span(encoded), viewport.look.palette.selected
             )
         if cursor:
-            segments = with_cursor(segments, self._glyphs.cursor, viewport.look.palette.accent)
+            segments = with_cursor(segments, viewport.look.glyphs.cursor, viewport.look.palette.accent)
         strip = Strip(segments, line.width).adjust_cell_length(self.size.width, base).apply_offsets(0, encoded)
         return self._labelled(strip, y)
 
@@ -227,7 +226,7 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
         """Called when other rows came into view."""
 
     def _restyle(self) -> None:
-        self._view.restyle(Look(Palette.from_theme(self.app.theme_variables), self._glyphs))
+        self._view.restyle(Look.of(self.app))
         self._viewport.settle()
         self._strips.clear()
         self.refresh()

@@ -28,7 +28,7 @@ from typing_extensions import override
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.keys import Keymap
-from tui_agent.tui.painting.glyphs import UNICODE, Glyphs
+from tui_agent.tui.painting.glyphs import glyphs_of
 from tui_agent.tui.painting.lines import fit
 from tui_agent.tui.painting.palette import Palette
 from tui_agent.tui.prompt.completion import Completer, CompletionItem, CompletionList
@@ -533,19 +533,18 @@ class WaitingTexts(Widget):
 class TodoLine(Widget):
     """Progress of the model's task list, and its current item: ``2/5 · rename the parser``; also the whole of it."""
 
-    def __init__(self, glyphs: Glyphs = UNICODE) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.text = ""
         self.whole = False
         self._over = True
         self._items: tuple[str, ...] = ()
         self._first = 0
-        self._glyphs = glyphs
         self.display = False
 
     def show(self, progress: str, current: str, items: tuple[str, ...] = (), place: int = 0) -> None:
         """Show the progress; hide if `current` is empty. `items`: the whole list, with the current one at `place`."""
-        text = f"{progress} {self._glyphs.dot} {one_line(current)}" if current else ""
+        text = f"{progress} {glyphs_of(self.app).dot} {one_line(current)}" if current else ""
         if (text, items) != (self.text, self._items):
             self.text, self._items = text, items
             self._first = max(0, min(place - 1, len(items) - MAX_TODO_ROWS))
@@ -581,7 +580,7 @@ class TodoLine(Widget):
     @override
     def render(self) -> Content:
         room = max(1, self.size.width)
-        return Content("\n".join(fit(row, room, self._glyphs.ellipsis) for row in self._rows))
+        return Content("\n".join(fit(row, room, glyphs_of(self.app).ellipsis) for row in self._rows))
 
 
 class PromptArea(Vertical):
@@ -596,12 +595,11 @@ class PromptArea(Vertical):
         completer: Completer,
         files: ProjectFiles,
         *,
-        glyphs: Glyphs = UNICODE,
         keymap: Keymap | None = None,
         drafts: Drafts | None = None,
     ) -> None:
         super().__init__()
-        self.todo = TodoLine(glyphs)
+        self.todo = TodoLine()
         self.waiting = WaitingTexts()
         self.completions = CompletionList()
         self.prompt = Prompt(history, completer, self.completions, files, keymap or Keymap(), drafts)
