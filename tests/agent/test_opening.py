@@ -22,7 +22,7 @@ from tui_agent.context import effects
 from tui_agent.context.effects import AsyncMemoryHost
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall
-from tui_agent.conversation.entries import Custom, Message, Usage, custom, user_message
+from tui_agent.conversation.entries import Custom, Message, UnknownEntry, Usage, custom, user_message
 from tui_agent.conversation.profile import Prices
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.base import StreamEvent
@@ -313,6 +313,17 @@ async def test_a_function_that_raises_ends_the_turn() -> None:
         with pytest.raises(TurnError, match="not on Sundays"):
             await agent.ask("Go.")
     assert not model.requests
+
+
+async def test_an_entry_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    text = Text("")
+    msgspec.structs.force_setattr(text, "text", 7)
+    async with Agent.open(tmp_path / "talk", model=Scripted(*saying("Good."))) as agent:
+        await agent.ask("Is it good?")
+        with pytest.raises(UnknownEntry):
+            await agent.add(custom("review", {"by": "Ada"}, text))
+    async with Agent.open(tmp_path / "talk", model=Scripted(*saying("And again."))) as agent:
+        assert await agent.ask("Sure?") == "And again."
 
 
 class Reviewed(msgspec.Struct):

@@ -547,9 +547,12 @@ def decode(data: bytes | str) -> AnyEntry:
 
 
 def valid_entry(entry: AnyEntry) -> AnyEntry:
-    """`entry`, with every lone surrogate in its texts replaced by U+FFFD, so that it can be encoded."""
+    """`entry`, with every lone surrogate in its texts replaced by U+FFFD, so that it can be encoded.
+
+    Raises `UnknownEntry` for one that could not be read again, as with a number for a text.
+    """
     try:
-        encode(entry)
+        decode(encode(entry))
     except UnicodeEncodeError:
         return decode(valid_text(json.dumps(msgspec.to_builtins(entry), ensure_ascii=False)))
     return entry
