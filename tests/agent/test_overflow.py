@@ -138,7 +138,7 @@ async def test_so_does_one_sent_while_a_turn_runs(tmp_path: Path) -> None:
         assert failures(told) == []
         heard = of(events.UserMessage, told)
         assert [event.queued for event in heard] == [0, queued]
-        assert "too large to show" in heard[1].text
+        assert "[Cut at half of" in heard[1].text
         assert session.agent.turns.queued() == ()
     async with talking(tmp_path, resume=session.id) as session:
         assert session.agent.turns.queued() == ()

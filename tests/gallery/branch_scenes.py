@@ -7,7 +7,7 @@ from tests.gallery.conversations import PROJECT, numbered, record_entries
 from tests.gallery.stage import Stage
 from tests.gallery.states import state
 from tui_agent.arguments import Arguments
-from tui_agent.context.layers.limits import Evicted
+from tui_agent.context.layers.limits import Cut
 from tui_agent.context.layers.shortening import TOO_LARGE
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
@@ -167,7 +167,9 @@ async def branch_switched(stage: Stage) -> None:
 async def _too_large(arguments: Arguments) -> Arguments:
     lines = [f"12:0{number % 10}:14 statement {number:>5} written, 14 rows\n" for number in range(4_000)]
     pasted, first, last = "".join(lines), "".join(lines[:TAIL]), "".join(lines[-TAIL:])
-    shown = Evicted(pasted, first, last, "text").text("large_tool_results/message-3.txt")
+    shown = Cut(pasted, first, last, ("half of the room for the conversation",)).text(
+        "large_tool_results/message-3.txt"
+    )
     entries: list[AnyEntry] = [
         ModelSwitched(model=MODEL),
         Prefix(system="You are helpful."),

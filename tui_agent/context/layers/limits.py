@@ -31,6 +31,7 @@ PAGE_BYTES_PER_TOKEN = 2
 """Bytes assumed for a token when sizing a page: few enough for any script."""
 PROMPT_SHARE = 0.5
 """A user's text that takes more than this share of the history budget enters as a preview."""
+_PROMPT_LIMIT = ("half of the room for the conversation",)
 
 
 class Uncut(msgspec.Struct, frozen=True):
@@ -40,7 +41,7 @@ class Uncut(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """Both ends of the result, or only its head, enter; the caller stores `source`, the full text."""
+    """Both ends of the text, or only its head, enter; the caller stores `source`, the full text."""
 
     source: str
     head: str
@@ -68,14 +69,13 @@ class Evicted(msgspec.Struct, frozen=True):
     source: str
     head: str
     tail: str
-    what: str = "result"
 
     def text(self, path: str) -> str:
         """What enters; the whole lies at `path`."""
         data = self.source.encode()
         left_out = len(self.source) - len(self.head) - len(self.tail)
         notice = (
-            f"[This {self.what} is too large to show: {_lines(self.source):,} lines, {len(self.source):,} characters, "
+            f"[This result is too large to show: {_lines(self.source):,} lines, {len(self.source):,} characters, "
             f"{len(data):,} bytes, SHA-256 {sha256(data).hexdigest()}. "
             f"read_file(path={quoted(path)}) shows the whole, page by page. Its beginning and end:]"
         )
@@ -110,7 +110,7 @@ def fitted(
     if not (budget.known and _has_preview(text, settings) and tokens_of(text) > budget.history * PROMPT_SHARE):
         return said
     size, artifact = settings.preview_chars, expect(Artifact, (yield SaveText(name, text)))
-    short = Evicted(text, head(text, size), tail(text, size), "text")
+    short = Cut(text, head(text, size), tail(text, size), _PROMPT_LIMIT)
     others = tuple(block for block in said.blocks if not isinstance(block, Text))
     return structs.replace(said, blocks=(Text(short.text(artifact.path)), *others), artifact=artifact)
 
