@@ -4,6 +4,7 @@ import resource
 import signal
 import stat
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from hypothesis import given
@@ -133,6 +134,10 @@ async def test_write_makes_folders_and_says_what_it_did(tmp_path: Path) -> None:
     output = await call(WriteFile(), tmp_path, path="new/deep/f.txt", content="é\nc\n")
     assert output.text == "Replaced new/deep/f.txt: 2 lines, 5 bytes."
     assert output.diff.split("\n")[2:] == ["@@ -1,2 +1,2 @@", " é", "-b", "\\ No newline at end of file", "+c"]
+    rmtree(tmp_path)
+    with pytest.raises(ToolFailure, match="There is no folder"):
+        await call(WriteFile(), tmp_path, path="new/deep/f.txt", content="")
+    assert not await asyncio.to_thread(tmp_path.exists)
 
 
 async def test_write_goes_through_a_link_to_its_target(tmp_path: Path) -> None:

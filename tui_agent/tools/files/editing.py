@@ -17,7 +17,7 @@ from tui_agent.tools.files.confined import identity, open_file, write_atomically
 from tui_agent.tools.files.encodings import FileKind, decode, encode
 from tui_agent.tools.files.notebooks import Notebook
 from tui_agent.tools.files.replacing import Replaced, Replacement, replaced
-from tui_agent.tools.gate.workspace import display_path, granted_path, named_path, shown
+from tui_agent.tools.gate.workspace import display_path, folder_gone, granted_path, named_path, shown
 from tui_agent.tools.threads import Cancellation, in_thread
 
 MAX_EDITED_BYTES = 20_000_000
@@ -93,6 +93,9 @@ class WriteFile(_Changing):
         name = display_path(context.workspace, real)
         data = content.encode()
         before = _text_if_any(real) if held is None else _held(held)
+        root = context.workspace.root
+        if real.is_relative_to(root) and not root.is_dir():
+            raise folder_gone(root)
         if held is None:
             write_atomically(real, data, stop)
         lines = content.count("\n") + (not content.endswith("\n") and bool(content))

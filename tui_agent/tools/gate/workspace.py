@@ -86,6 +86,11 @@ class Workspace:
         return candidate if os.path.lexists(candidate) else None
 
 
+def folder_gone(folder: Path | str) -> ToolFailure:
+    """The failure of what needs the session's folder, which is not there any more."""
+    return ToolFailure(f"There is no folder {folder} any more.", "Tell the user: it may have been moved or deleted.")
+
+
 def access_to(workspace: WorkspaceView, path: str, effect: Effect) -> Access:
     """The `Access` to a path. Only a read can be `own`, only a change can be `guarded`.
 

@@ -34,7 +34,7 @@ from tui_agent.tools.base import (
 )
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.environment import child_environment, sandboxed_environment
-from tui_agent.tools.gate.workspace import access_to, shown
+from tui_agent.tools.gate.workspace import access_to, folder_gone, shown
 from tui_agent.tools.sandbox.denials import (
     CommandBounds,
     denial_note,
@@ -248,8 +248,7 @@ class RunCommand(BuiltIn):
             return running
         except OSError as error:
             if not await asyncio.to_thread(os.path.isdir, request.folder):
-                advice = "Tell the user: it may have been moved or deleted."
-                raise ToolFailure(f"There is no folder {request.folder} to run the command in.", advice) from error
+                raise folder_gone(request.folder) from error
             raise ToolFailure(f"The command could not be started: {error.strerror}.", _advice(error)) from error
         except ValueError as error:
             raise ToolFailure("The command holds a NUL or an invalid character.", "Write it as plain text.") from error
