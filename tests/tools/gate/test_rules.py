@@ -460,6 +460,16 @@ async def test_the_users_own_command_is_asked_about_only_if_what_it_runs_has_cha
     assert await gate.check_own("make test", Person())
     assert await gate.check_own("make test", person)
     assert await gate.check_own("ls | sort", person)
+    told: list[str] = []
+
+    async def meanwhile(question: PermissionQuestion) -> PermissionAnswer:
+        told.append(question.preview.changes[0].diff)
+        (workspace.root / "Makefile").write_text("test:\n\tworse\n")
+        return PermissionAnswer(allowed=True)
+
+    (workspace.root / "Makefile").write_text("test:\n\tbad\n")
+    assert await gate.check_own("make test", meanwhile)
+    assert ["worse" in diff for diff in told] == [False, True]
 
     async def nobody(question: PermissionQuestion) -> PermissionAnswer:
         raise AssertionError

@@ -293,10 +293,14 @@ class PermissionGate:
     async def check_own(self, line: str, ask: Ask, call_id: str = "", *, title: str = "Run your command") -> bool:
         """Whether to run a command line of the user's own, without a sandbox: one they typed, or one of their hooks.
 
-        They are asked only if what it runs first has changed since they last allowed it. Raises what `ask` raises.
+        They are asked only if what it runs first has changed since they last allowed it, and again if it changes until
+        they have answered. Raises what `ask` raises.
         """
-        seen = await asyncio.to_thread(lambda: self._look(steps_of(line, self._workspace)))
-        if seen.changes and self.mode != "allow":
+        shown: FilesRunFirst | None = None
+        while (seen := await asyncio.to_thread(lambda: self._look(steps_of(line, self._workspace)))) != shown:
+            if not seen.changes or self.mode == "allow":
+                break
+            shown = seen
             preview = Preview(title, command=line, changes=seen.changes)
             accesses = (Access("run", line, outside=True),)
             question = PermissionQuestion(call_id, SHELL, "{}", accesses, preview, seen.reason)
