@@ -21,7 +21,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 POLICIES: Final[Mapping[PolicyName, Policy]] = {
     "thrifty": Policy(
-        "costs least; less stays word for word",
+        "costs little; less stays word for word",
         {
             "compaction.thrift": 3.0,
             "compaction.keep_recent_tokens": 8_000,
