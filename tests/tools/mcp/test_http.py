@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
@@ -98,6 +99,18 @@ async def test_signing_in_is_asked_for_done_once_and_remembered(tmp_path: Path, 
         await again.close()
         assert server.registered == 1
         assert not any(token in str(status) for token in server.tokens for status in again.statuses())
+
+
+async def test_a_sign_in_that_is_refused_says_why(open_web: Opens) -> None:
+    with serving(oauth=True) as server:
+        servers = open_web(server.url)
+        asked = dict(parse_qsl(urlsplit(await servers.sign_in("web")).query))
+        answer = urlencode({"error": "access_denied", "error_description": "Not you.", "state": asked["state"]})
+        with await asyncio.to_thread(urllib.request.urlopen, f"{asked['redirect_uri']}?{answer}") as page:
+            assert b"Signed in" not in page.read()
+        with pytest.raises(ServerUnavailable, match="the sign-in was refused: Not you; it asks you to sign in: /mcp"):
+            await servers._signing_in["web"]
+        await servers.close()
 
 
 async def test_a_token_that_is_refused_later_asks_to_sign_in_again(open_web: Opens) -> None:

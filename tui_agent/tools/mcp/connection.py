@@ -255,8 +255,8 @@ class Connection:
             raise
         except Exception as error:
             if self._unauthorized.asked and self.configured.server.url:
-                self._reason = self._sign_in_wanted
-                raise _WillNotStart(await self._failed(self._reason)) from error
+                failed = f"{_why(error)}; " if self._sign_in is not None else ""
+                raise _WillNotStart(await self._failed(f"{failed}{self._sign_in_wanted}")) from error
             kind = (
                 _WillNotStart
                 if isinstance(error, ServerUnavailable | FileNotFoundError | PermissionError)
