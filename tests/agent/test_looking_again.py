@@ -94,6 +94,14 @@ async def test_files_that_are_no_longer_ignored_come_into_view(project: Project)
     assert await project.changed() == {"ignored/own.log": "file, file"}
 
 
+async def test_rules_of_the_folders_above_are_followed(project: Project) -> None:
+    (project.root.parent / ".ignore").write_text("*.tmp\n")
+    await project.settle()
+    for name in ("pack/new.tmp", "pack/new.txt"):
+        (project.root / name).write_text("")
+    assert await project.changed() == {"pack/new.txt": "absent, file"}
+
+
 async def test_new_names_are_found_and_ignored_ones_are_not_without_a_listing(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

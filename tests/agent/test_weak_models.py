@@ -33,7 +33,7 @@ async def test_a_model_without_tools_is_asked_as_a_chat(tmp_path: Path, serve: S
 async def test_a_server_that_refuses_tools_is_asked_without_and_sees_what_earlier_calls_came_to(
     tmp_path: Path, serve: Serve
 ) -> None:
-    looks = Turn((Step(calls=(Call("list_dir", {}),)), Step(text="There it is.")), when="here")
+    looks = Turn((Step(text="I look.", calls=(Call("list_dir", {}),)), Step(text="There it is.")), when="here")
     refused = Step(text="Hello.", fault=Fault(kind="bad_request", message=NO_TOOLS))
     server = serve(ChatServer(Script((looks,), after=refused), make="vllm"))
     async with talking(tmp_path, {"model.id": "vllm:qwen/qwen3-coder"}) as session:
@@ -45,7 +45,7 @@ async def test_a_server_that_refuses_tools_is_asked_without_and_sees_what_earlie
     assert last is not None
     assert "tools" not in last
     assert {message["role"] for message in last["messages"]} == {"system", "user", "assistant"}
-    assert "[called list_dir with {}]" in str(last["messages"])
+    assert "I look.\\n\\n[called list_dir with {}]" in str(last["messages"])
 
 
 async def test_a_call_in_the_text_is_done(tmp_path: Path, serve: Serve) -> None:

@@ -73,6 +73,7 @@ def test_parameters_need_no_description() -> None:
     assert schema["properties"]["mode"] == {"type": "string", "enum": ["fast", "safe"], "default": "safe"}
     assert schema["required"] == ["old", "new"]
     assert rename.effect == "run"
+    assert rename.__doc__ == "Rename a thing."
 
 
 async def test_what_it_returns_is_the_result(tmp_path: Path) -> None:

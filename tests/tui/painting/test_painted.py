@@ -47,7 +47,7 @@ from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
 from tui_agent.tui.painting.lines import Line
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.painting.themes import THEMES
-from tui_agent.tui.pane.block_painting import BlockPainting
+from tui_agent.tui.pane.block_painting import BlockPainting, estimate_height
 from tui_agent.tui.pane.status_bar import GaugeMarks, StatusBarFacts, status_line
 from tui_agent.tui.pane.transcript import Transcript
 
@@ -386,6 +386,10 @@ def _painted() -> Iterator[str]:
         yield from _blocks(details(open_all=open_all), 62, UNICODE, most=24)
         for width in (1, 5, 9):
             assert any(_blocks(details(open_all=open_all), width, ASCII))
+    yield "=== lines each is estimated at, closed and open"
+    for shown in (conversation(open_all=False), details(open_all=False)):
+        for collapsed in (True, False):
+            yield " ".join(str(estimate_height(block, None, 62, collapsed=collapsed)) for block in shown)
     yield "=== what is copied"
     yield from (f"{block.plain_text[:400]!r} {len(block.code)}" for block in details(open_all=False))
     look = Look(PALETTE, UNICODE)

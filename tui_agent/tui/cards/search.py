@@ -5,7 +5,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.entries import Hit
 from tui_agent.text import counted, one_line
-from tui_agent.tui.cards.tool import BODY_INDENT, PREVIEW_LINES, ToolBlock, ToolState
+from tui_agent.tui.cards.tool import BODY_INDENT, PREVIEW_LINES, ToolBlock
 from tui_agent.tui.painting.lines import Line, Run, fit, make_line
 from tui_agent.tui.painting.palette import Look
 
@@ -46,8 +46,6 @@ class SearchBlock(ToolBlock, eq=False, kw_only=True):
 
     def _hits(self) -> tuple[tuple[Hit, ...], int]:
         """The hits that are shown, and the number of further ones."""
-        if self.state is not ToolState.OK:
-            return (), 0
         # One hit beyond the preview is shown: "+1 more" would take as much room.
         first = self.facts.hits[: PREVIEW_LINES + (self.facts.hit_count == PREVIEW_LINES + 1)]
         return first, self.facts.hit_count - len(first)
