@@ -281,9 +281,11 @@ async def test_help_tools_and_mistakes(arguments: Arguments) -> None:
         await until(pilot, lambda: "There is no key for anthropic:claude-haiku-" in said(app))
         assert app.status.status.model.startswith("offline")
         app.pane.focus()
+        await pilot.press("f9", "é")  # one that is for nothing, and one to write
+        app.pane.focus()
         await pilot.pause()
         app.post_message(events.Paste("pasted"))
-        await until(pilot, lambda: app.entry.prompt.text == "pasted")
+        await until(pilot, lambda: app.entry.prompt.text == "épasted")
         assert app.focused is app.entry.prompt
 
 
