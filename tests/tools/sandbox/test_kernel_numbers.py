@@ -251,6 +251,18 @@ def test_there_is_a_sandbox_wherever_the_kernel_gives_a_process_its_own_namespac
     assert mechanism().kind == "namespaces"
 
 
+@pytest.mark.skipif(mechanism().kind != "namespaces", reason="it mounts something")
+def test_what_is_mounted_below_a_folder_that_is_only_read_is_only_read_too(tmp_path: Path) -> None:
+    within = ["unshare", "-Urm", "sh", "-c", 'mount -t tmpfs none /usr/local/share && exec "$@"', "sh"]
+    if not shutil.which(within[0]) or subprocess.run([*within, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("not for this user, or there is no such folder")
+    program = [sys.executable, "-m", "tui_agent", "-p", "run touch /usr/local/share/x", "--model", "offline"]
+    places = {**os.environ, "HOME": str(tmp_path), "TUI_AGENT_HOME": str(tmp_path / "home")}
+    done = subprocess.run([*within, *program], cwd=tmp_path, env=places, capture_output=True, text=True, check=False)
+    # Landlock alone would say that permission is denied.
+    assert "touch: cannot touch '/usr/local/share/x': Read-only file system" in done.stdout
+
+
 KEEPING = """
 import os, sys
 from tui_agent.tools.sandbox import kernel
