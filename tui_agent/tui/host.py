@@ -479,7 +479,7 @@ class Host(TerminalApp):
 
     def _show_todo(self, agent: "Agent") -> None:
         """Show the task list above the prompt; cancels an update that is under way."""
-        self.run_worker(self._look_at_todo(agent), name="todo", group="todo", exclusive=True, exit_on_error=True)
+        self.run_worker(self._look_at_todo(agent), name="todo", group="todo", exclusive=True)
 
     async def _look_at_todo(self, agent: "Agent") -> None:
         # In a long conversation without a task list this reads every entry.

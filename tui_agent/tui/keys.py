@@ -81,9 +81,9 @@ class Keymap:
     def help_text(self, place: Place) -> str:
         """The help for a place: its own keys, then those that work everywhere and are not taken there."""
         if place in DIALOGS:
-            return lines(self.rows(place))
+            return columns(self.rows(place))
         taken = {key for key, _ in self.rows(place)}
-        return lines([*self.rows(place), *(row for row in self.rows("everywhere") if row[0] not in taken)])
+        return columns([*self.rows(place), *(row for row in self.rows("everywhere") if row[0] not in taken)])
 
     @property
     def with_alt(self) -> frozenset[str]:
@@ -145,7 +145,7 @@ def key_text(key: str) -> str:
     return "+".join([*(modifier.capitalize() for modifier in modifiers), shown])
 
 
-def lines(rows: Iterable[tuple[str, str]]) -> str:
+def columns(rows: Iterable[tuple[str, str]]) -> str:
     """Two columns of text."""
     rows = list(rows)
     width = max(len(left) for left, _ in rows) + 2

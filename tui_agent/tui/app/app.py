@@ -80,7 +80,7 @@ class TuiAgent(SessionApp):
 
     def on_ready(self) -> None:
         """Start everything slow, now that the first frame is shown."""
-        self.run_worker(self._begin(), name="begin", exit_on_error=True)
+        self.run_worker(self._begin(), name="begin")
 
     def _greet(self) -> None:
         self._welcome.greet(self.say_first, self.keymap.text("help"))
@@ -190,14 +190,14 @@ class TuiAgent(SessionApp):
 
         self.pane.scroll_to_tail()
         if is_command(message.written):
-            self.run_worker(self.run_command(message.written), name="command", exit_on_error=True)
+            self.run_worker(self.run_command(message.written), name="command")
         elif command := shell_command(message.text):
             self._show_conversation()
             self._actions.run_shell(command)
         elif message.text.strip() == SIGN:
             self.say(Level.INFO, "Nothing was run", hint="a command follows the !: !git status")
         elif message.written.startswith(BACKGROUND_SIGN) and (prompt := message.text[1:].strip()):
-            self.run_worker(self._reporting(self.send_to_background(prompt)), name="background", exit_on_error=True)
+            self.run_worker(self._reporting(self.send_to_background(prompt)), name="background")
         elif message.text.strip() == AGAIN and self.conductor.send_again():
             self._show_conversation()
         else:
@@ -205,7 +205,7 @@ class TuiAgent(SessionApp):
             self._show_conversation()
             self.conductor.send(message.text)
             if "@" in message.text:
-                self.run_worker(self._actions.tell_missing(message.text), name="mentions", exit_on_error=True)
+                self.run_worker(self._actions.tell_missing(message.text), name="mentions")
 
     def on_prompt_begun(self) -> None:
         """Do due context work while the user is typing."""
@@ -241,7 +241,7 @@ class TuiAgent(SessionApp):
         self.entry.prompt.paste(event.text)
 
     def on_prompt_pictures_pasted(self, message: "Prompt.PicturesPasted") -> None:
-        self.run_worker(self._actions.paste_pictures(message.text), name="pictures", exit_on_error=True)
+        self.run_worker(self._actions.paste_pictures(message.text), name="pictures")
 
     def action_paste_picture(self) -> None:
         self.entry.prompt.action_paste_picture()
@@ -273,7 +273,7 @@ class TuiAgent(SessionApp):
         if self.conductor.busy or self._actions.own.count:
             self.hint(STOPPING)
         if self._actions.own.count:
-            self.run_worker(self._actions.own.stop(), name="stop", exit_on_error=True)
+            self.run_worker(self._actions.own.stop(), name="stop")
         self.conductor.stop()
         return runs
 
@@ -327,7 +327,7 @@ class TuiAgent(SessionApp):
             done = await asyncio.to_thread(copied_by_program, text, os.environ)
             self.hint(f"{what} {'copied' if done else 'sent to the terminal to copy'}".strip())
 
-        self.run_worker(put(), name="copy", group="copy", exclusive=True, exit_on_error=True)
+        self.run_worker(put(), name="copy", group="copy", exclusive=True)
 
     def on_conversation_pane_copied(self, message: "ConversationPane.Copied") -> None:
         self._tell_copied(message.text, message.what)
@@ -391,16 +391,16 @@ class TuiAgent(SessionApp):
         self._actions.begin_command(BY_NAME[name])
 
     def action_next_mode(self) -> None:
-        self.run_worker(self._reporting(self._actions.next_mode()), name="mode", group="mode", exit_on_error=True)
+        self.run_worker(self._reporting(self._actions.next_mode()), name="mode", group="mode")
 
     def action_search_history(self) -> None:
-        self.run_worker(self._actions.search_history(), name="history", exit_on_error=True)
+        self.run_worker(self._actions.search_history(), name="history")
 
     def action_palette(self) -> None:
-        self.run_worker(self._actions.palette(), name="palette", exit_on_error=True)
+        self.run_worker(self._actions.palette(), name="palette")
 
     def action_edit_draft(self) -> None:
-        self.run_worker(self._actions.edit_draft(), name="editor", exclusive=True, group="editor", exit_on_error=True)
+        self.run_worker(self._actions.edit_draft(), name="editor", exclusive=True, group="editor")
 
     def action_context(self) -> None:
         if self._guide is not None:
@@ -414,7 +414,7 @@ class TuiAgent(SessionApp):
         await self.read(message.title, message.text)
 
     def on_context_panel_previewing(self, message: "ContextPanel.Previewing") -> None:
-        self.run_worker(self.run_command(message.command), name="command", exit_on_error=True)
+        self.run_worker(self.run_command(message.command), name="command")
 
     def on_context_panel_changing(self, message: "ContextPanel.Changing") -> None:
         self._go(self.steering.change(message.change))
@@ -429,7 +429,7 @@ class TuiAgent(SessionApp):
         self._go(self.commands.branches.fork(str(message.seq)))
 
     def _go(self, going: Coroutine[None, None, None]) -> None:
-        self.run_worker(self._reporting(going), name="branch", exit_on_error=True)
+        self.run_worker(self._reporting(going), name="branch")
 
     def action_leave(self) -> None:
         self.quit()

@@ -12,7 +12,7 @@ from tui_agent.text import one_line, short_path
 from tui_agent.tui.actions import ACTIONS, BY_ID, DIALOGS, TITLES, Action, Place
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.commands.shell import UserCommands, needs_terminal, only_changes_folder
-from tui_agent.tui.keys import lines
+from tui_agent.tui.keys import columns
 from tui_agent.tui.pane.status_bar import gauge_words
 from tui_agent.tui.session.conductor import SessionUnavailable
 from tui_agent.tui.wording import CONFINED, MODES
@@ -136,7 +136,7 @@ class PromptActions:
             prompt.focus()
             prompt.type(f"/{action.name} ")
         else:
-            self._app.run_worker(self._app.run_command(f"/{action.name}"), name="command", exit_on_error=True)
+            self._app.run_worker(self._app.run_command(f"/{action.name}"), name="command")
 
     def _meaning(self, action: Action) -> str:
         key = self._app.keymap.text(action.id) if action.name and action.id in BY_ID else ""
@@ -182,7 +182,7 @@ class PromptActions:
             TITLES[place]: keymap.help_text(place),
             "Commands": self._commands.text(),
             "The line at the bottom": gauge_words(self._app.status.status),
-            **{TITLES[other]: lines(keymap.rows(other)) for other in more},
+            **{TITLES[other]: columns(keymap.rows(other)) for other in more},
         }
 
     async def _keep_pictures(self, text: str, chips: list[str]) -> None:

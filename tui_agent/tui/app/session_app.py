@@ -250,20 +250,20 @@ class SessionApp(Host):
         self.entry.todo.show("", "")
         self.status.show(tokens=0, cost_usd=0.0, turn_cost_usd=0.0, cache_share=None, summarising=False, hint="")
         self.status.show(loop="", jobs=0, problems=0)
-        self.run_worker(free(before), name="let go", exit_on_error=True)
+        self.run_worker(free(before), name="let go")
 
     async def _shown(self, session: "Session", seen: "SessionEnd | None") -> "TurnView":
         from tui_agent.tui.session.past import SubtaskSteps, show_newest
 
-        self.run_worker(self._look_at_sandbox(session), name="sandbox", exit_on_error=True)
-        self.run_worker(self._welcome.complete(session, self._transcript), name="welcome", exit_on_error=True)
+        self.run_worker(self._look_at_sandbox(session), name="sandbox")
+        self.run_worker(self._welcome.complete(session, self._transcript), name="welcome")
         self.session_folder = session.folder
-        self.run_worker(self.bring_draft_back(session.folder.name), name="draft", exit_on_error=True)
+        self.run_worker(self.bring_draft_back(session.folder.name), name="draft")
         view, past = await show_newest(session.agent, seen, self.pane, self.status, self.conductor)
         SubtaskSteps(view.transcript, session.agent.subtask_progress)
         session.agent.listen(view.show)
         showing = self._show_earlier(session.agent, view, past)
-        self.run_worker(showing, name="earlier", group="earlier", exit_on_error=True)
+        self.run_worker(showing, name="earlier", group="earlier")
         # Compute the figures of a long conversation once in a thread, so that keys are handled.
         await asyncio.to_thread(session.agent.context.fullness)
         view.changed = lambda event: self._context_changed(session.agent, view, event)
@@ -282,7 +282,7 @@ class SessionApp(Host):
             # A dialog opened before the prompt was focused, so closing it did not focus the prompt.
             self.entry.prompt.focus()
         self.commands.reload_own(session.agent)
-        self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
+        self.run_worker(self._learn(session.agent), name="model")
         return view
 
     async def _show_earlier(self, agent: "Agent", view: "TurnView", past: "EarlierEvents") -> None:

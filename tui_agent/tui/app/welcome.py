@@ -11,6 +11,7 @@ from msgspec import structs
 
 from tui_agent.text import one_line, short_path
 from tui_agent.tui.cards.notice import Level, NoticeBlock
+from tui_agent.tui.keys import columns
 from tui_agent.tui.wording import CONFINED, MODES, model_label
 from tui_agent.version import __version__
 
@@ -101,15 +102,14 @@ class Welcome:
 def words(facts: WelcomeFacts, names: Iterable[str]) -> str:
     """The text of the welcome for a folder with these files."""
     set_now = [("Model", facts.model), ("Mode", facts.mode), ("Sandbox", facts.sandbox), ("Key", facts.key)]
-    lines = columns([(what, value) for what, value in set_now if value])
+    told = [columns((what, value) for what, value in set_now if value)]
     if facts.keyless:
         ways = [(f"/model ollama:{name}", "a model on this machine") for name in facts.local[:MAX_LOCAL]]
         ways += [("/key", "enter an API key, or see where to get one")]
-        lines += ["", "To use a real model:", *columns(ways)]
-        lines.append(f"Until then, try: {command_example(names)}")
+        told += ["", "To use a real model:", columns(ways), f"Until then, try: {command_example(names)}"]
     else:
-        lines += ["", ASK, f"For example: {command_example(names) if facts.offline else example(names)}"]
-    return "\n".join(["", *lines])
+        told += ["", ASK, f"For example: {command_example(names) if facts.offline else example(names)}"]
+    return "\n".join(["", *told])
 
 
 def folder_name(folder: Path) -> str:
@@ -117,19 +117,8 @@ def folder_name(folder: Path) -> str:
     whole = short_path(folder)
     if len(whole) <= MAX_PATH:
         return whole
-    end = next((part for part in _ends(folder) if len(part) < MAX_PATH), folder.name[1 - MAX_PATH :])
-    return f"…{end}"
-
-
-def _ends(folder: Path) -> Iterable[str]:
-    """The ends of a path that begin at a slash, longest first."""
-    return (f"/{'/'.join(folder.parts[start:])}" for start in range(1, len(folder.parts)))
-
-
-def columns(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Format two columns; a long second column is wrapped within itself."""
-    width = max((len(first) for first, _ in pairs), default=0) + 2
-    return [f"{first:<{width}}{second}" for first, second in pairs]
+    ends = (f"/{'/'.join(folder.parts[start:])}" for start in range(1, len(folder.parts)))
+    return f"…{next((end for end in ends if len(end) < MAX_PATH), folder.name[1 - MAX_PATH :])}"
 
 
 def example(names: Iterable[str]) -> str:

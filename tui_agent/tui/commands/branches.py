@@ -254,7 +254,7 @@ class BranchCommands:
         # Take the history now: later events are shown live.
         earlier, newest = agent.branches.history_in_parts(NEWEST)
         shown = self._show(agent, view, event, newest, EarlierEvents(earlier, 0), undone=self._undoing)
-        self._host.run_worker(shown, name="branch", group="branch", exclusive=True, exit_on_error=True)
+        self._host.run_worker(shown, name="branch", group="branch", exclusive=True)
 
     async def _show(
         self,

@@ -36,7 +36,7 @@ async def visit(host: Host, home: Path, info: SessionInfo) -> bool:
     if wanted == "look":
         await host.read(title, "", lambda: newest_text(home, info))
     elif wanted == "answer":
-        host.run_worker(answer(host, home, info.id, title), name="answer", exit_on_error=True)
+        host.run_worker(answer(host, home, info.id, title), name="answer")
     elif wanted == "stop":
         await _send(host, home, info.id, Instruction(status.turn), f"{title} was told to stop")
     return wanted is not None

@@ -61,7 +61,7 @@ class Loop:
         elif not self._host.occupied():
             self._sent = True
             if prompt.startswith("/"):
-                self._host.run_worker(self._host.run_command(prompt), name="command", exit_on_error=True)
+                self._host.run_worker(self._host.run_command(prompt), name="command")
             else:
                 self._host.ask_model(prompt, prompt)
 

@@ -78,7 +78,7 @@ class EditingDialog(Dialog[ScreenResultType]):
         raise NotImplementedError
 
     def action_edit_outside(self) -> None:
-        self.run_worker(self._edit_outside(), name="editor", exclusive=True, group="editor", exit_on_error=True)
+        self.run_worker(self._edit_outside(), name="editor", exclusive=True, group="editor")
 
     async def _edit_outside(self) -> None:
         if problem := await self._area.edit_outside():
@@ -183,7 +183,7 @@ class DraftScreen(EditingDialog[Draft | None]):
             return
         self._area.end()
         self.judge()
-        self.run_worker(self._look_again(), name="preview", exclusive=True, group="preview", exit_on_error=True)
+        self.run_worker(self._look_again(), name="preview", exclusive=True, group="preview")
 
     def action_edit(self) -> None:
         self._area.begin()

@@ -115,7 +115,7 @@ class PreviewScreen(Dialog[Accepted | None]):
         key = self._rows.key
         if self._pin is not None and isinstance(key, ItemKey) and not self._pinning:
             self._pinning = True
-            self.run_worker(self._pinned(self._pin(key.seq)), name="pin", exit_on_error=True)
+            self.run_worker(self._pinned(self._pin(key.seq)), name="pin")
 
     async def _pinned(self, pinning: Awaitable[StepPreview | Refusal]) -> None:
         seen = await pinning

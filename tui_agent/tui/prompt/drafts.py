@@ -13,7 +13,7 @@ import msgspec
 
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.session_lock import SessionLock
-from tui_agent.system.durable import PRIVATE_FILE, make_private_folder
+from tui_agent.system.durable import make_private_folder, write_file
 
 MAX_CHARACTERS: Final = 4_000_000
 """The longest draft that is saved whole; in a longer one, pastes are reduced to their chips."""
@@ -72,7 +72,8 @@ class Drafts:
             if draft.text == self._written.text and (not draft.text or draft == self._written):
                 return
             if draft.text:
-                _replace(self._own() / _NAME, draft)
+                # Not synced: that would only help after a power cut, and costs too much here.
+                write_file(self._own() / _NAME, json.dumps(draft._asdict()).encode(), durable=False)
             elif self._place is not None:
                 (self._place / _NAME).unlink(missing_ok=True)
             self._written = draft
@@ -130,14 +131,6 @@ class Drafts:
             if not is_ours:
                 lock.release()
         return []
-
-
-def _replace(path: Path, draft: PromptDraft) -> None:
-    """Replace the file atomically. Not synced: that would only help after a power cut, and costs too much here."""
-    new = path.with_suffix(".new")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "wb") as file:
-        file.write(json.dumps(draft._asdict()).encode())
-    new.replace(path)
 
 
 def _read(path: Path) -> PromptDraft | None:

@@ -2,8 +2,11 @@
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from tui_agent.system.durable import write_file
 
 MAX_ENTRIES: Final = 1_000
 """Entries read from the file; at twice as many it is rewritten."""
@@ -77,7 +80,8 @@ class PromptHistory:
             self._entries = _read(self._path) if self._path is not None else []
             if self._path is not None and (len(self._entries) > 2 * MAX_ENTRIES or _is_too_large(self._path)):
                 self._entries = self._entries[-MAX_ENTRIES:]
-                _rewrite(self._path, self._entries)
+                with suppress(OSError):
+                    write_file(self._path, b"".join(map(_line, self._entries)), durable=False)
         return self._entries
 
     def _save(self, text: str) -> None:
@@ -116,16 +120,6 @@ def _parsed(line: bytes) -> str | None:
     except (ValueError, RecursionError):
         return None
     return text if isinstance(text, str) else None
-
-
-def _rewrite(path: Path, entries: list[str]) -> None:
-    shorter = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(shorter, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.writelines(map(_line, entries))
-        shorter.replace(path)
-    except OSError:
-        shorter.unlink(missing_ok=True)
 
 
 def _line(text: str) -> bytes:
