@@ -45,26 +45,6 @@ class CacheState(msgspec.Struct, frozen=True):
     reason: str
 
 
-def cache_state(
-    *, now: float, last_call: float | None, ttl_s: float, same_model: bool, same_prefix: bool = True
-) -> CacheState:
-    """Whether the prefix of the next request is still cached; times in seconds since the epoch.
-
-    `last_call`: when the newest answer ended (None: there was none). A session resumed within the cache's lifetime is
-    still warm, since its first request has the same bytes.
-    """
-    if last_call is None:
-        return CacheState(True, "nothing was answered yet")
-    if not same_model:
-        return CacheState(True, "another model answers, whose cache is empty")
-    if not same_prefix:
-        return CacheState(True, "the system prompt or the tools have changed")
-    idle = now - last_call
-    if idle >= ttl_s:
-        return CacheState(True, f"the last call was {spoken_time(idle)} ago, the cache lives {spoken_time(ttl_s)}")
-    return CacheState(False, "the cache is warm")
-
-
 class PrefixCache(msgspec.Struct, frozen=True):
     """The provider's cache of the next request's prefix at the moment `now`, as the log tells it.
 
@@ -97,14 +77,20 @@ class PrefixCache(msgspec.Struct, frozen=True):
         return priced(self.model, self._written_for).cache_ttl_s
 
     def _state_after(self, ttl_s: float) -> CacheState:
+        """The state of a cache that lives so long. That of a session resumed within it is still warm, since its first
+        request has the same bytes.
+        """
         call, prefix = self.view.last_call, self.view.prefix
-        return cache_state(
-            now=self.now,
-            last_call=self.view.last_read(call) if call else None,
-            ttl_s=ttl_s,
-            same_model=call is not None and call.model == self.model.name,
-            same_prefix=call is None or prefix is None or prefix.seq < call.seq,
-        )
+        if call is None:
+            return CacheState(True, "nothing was answered yet")
+        if call.model != self.model.name:
+            return CacheState(True, "another model answers, whose cache is empty")
+        if prefix is not None and prefix.seq >= call.seq:
+            return CacheState(True, "the system prompt or the tools have changed")
+        idle = self.now - self.view.last_read(call)
+        if idle >= ttl_s:
+            return CacheState(True, f"the last call was {spoken_time(idle)} ago, the cache lives {spoken_time(ttl_s)}")
+        return CacheState(False, "the cache is warm")
 
     @property
     def _written_for(self) -> CacheHours:
