@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from heapq import merge
 from html import escape
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -206,20 +207,16 @@ class _Session:
 
     def conversation(self, remarks: Sequence[Remark]) -> Iterator[str]:
         """Everything in its order, with a section for each turn so that a browser lays out only what is visible."""
-        waiting = iter(remarks)
-        remark = next(waiting, None)
+        parts: list[Iterable[AnyEntry | Remark]] = [self._entries, remarks]
         yield '<section class="turn">\n'
-        for entry in self._entries:
-            while remark is not None and remark.time < entry.time:
-                yield _remark(remark)
-                remark = next(waiting, None)
-            if self._words(entry) is not None:
-                kind = "turn" if entry.seq in self._shown else "turn left"
-                yield f'</section>\n<section class="{kind}" id="e{entry.seq}">\n'
-            yield from self._entry(entry)
-        while remark is not None:
-            yield _remark(remark)
-            remark = next(waiting, None)
+        for part in merge(*parts, key=lambda each: each.time):
+            if isinstance(part, Remark):
+                yield f'<p class="step{" bad" if part.bad else ""}">{safe(part.text)}</p>\n'
+                continue
+            if self._words(part) is not None:
+                kind = "turn" if part.seq in self._shown else "turn left"
+                yield f'</section>\n<section class="{kind}" id="e{part.seq}">\n'
+            yield from self._entry(part)
         yield "</section>\n"
 
     def _entry(self, entry: AnyEntry) -> Iterator[str]:
@@ -390,10 +387,6 @@ def _used(message: Message) -> str:
     parts.append(duration_text(message.duration_ms) if message.duration_ms else "")
     parts.append("" if message.stop_reason in {"", "end_turn", "tool_calls"} else message.stop_reason)
     return " · ".join(filter(None, parts))
-
-
-def _remark(remark: Remark) -> str:
-    return f'<p class="step{" bad" if remark.bad else ""}">{safe(remark.text)}</p>\n'
 
 
 def _cut(text: str, most: int) -> str:

@@ -46,16 +46,7 @@ ERRORS: Final = {"cost": "cost", "sent": "sent", "read": "read", "rest": "cost a
 """The errors of a prediction, and their headings."""
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 _WORD: Final = re.compile(r"[^\W\d_]{3,}")
-_HEADINGS: Final = {
-    "cost_usd": "cost $",
-    "share": "of the default",
-    "evidence": "evidence",
-    "verbatim": "verbatim",
-    "compactions": "sum",
-    "read_again": "read again",
-    "waits": "waits",
-    "wait_s": "wait s",
-}
+_HEADINGS: Final = ("cost $", "of the default", "evidence", "verbatim", "sum", "read again", "waits", "wait s")
 _TITLE: Final = "Context policies, replayed"
 _NOTE: Final = (
     "Only sessions that all policies of a table could replay are counted. of the default: cost as a share of that\n"
@@ -237,7 +228,7 @@ def _tables(summary: Summary, *, each: bool = False) -> Iterator[_Table]:
     for panel in summary.panels:
         place = f"{panel.model}, window {panel.window:,}" if panel.window else f"{panel.model}, own window"
         title = f"{place}: {panel.sessions:,} sessions, {panel.calls:,} calls; balanced saves ${panel.saved_usd:,.2f}"
-        yield title, ("policy", *_HEADINGS.values()), [_row(row) for row in panel.policies]
+        yield title, ("policy", *_HEADINGS), [_row(row) for row in panel.policies]
         kinds = sorted({kind for row in panel.policies for kind in row.survived})
         lasting = [(row.policy, *(f"{row.survived.get(kind, 1.0):.3f}" for kind in kinds)) for row in panel.policies]
         yield f"{place}: still in view when needed again", ("policy", *kinds), list(lasting)
