@@ -7,12 +7,10 @@ from tui_agent.tui.cards.boundary import BoundaryBlock
 from tui_agent.tui.cards.command import CommandBlock
 from tui_agent.tui.cards.footer import FooterBlock
 from tui_agent.tui.cards.notice import Level, NoticeBlock
-from tui_agent.tui.cards.plan import PlanBlock
-from tui_agent.tui.cards.prose import ProseBlock
-from tui_agent.tui.cards.reasoning import ReasoningBlock
+from tui_agent.tui.cards.prose import ProseBlock, ReasoningBlock
 from tui_agent.tui.cards.search import SearchBlock
 from tui_agent.tui.cards.subtask import SubtaskBlock
-from tui_agent.tui.cards.todo import TodoBlock
+from tui_agent.tui.cards.todo import PlanBlock, TodoBlock
 from tui_agent.tui.cards.tool import ResultSize, ToolBlock, ToolState
 from tui_agent.tui.cards.user import UserBlock
 

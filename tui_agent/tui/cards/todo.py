@@ -1,4 +1,4 @@
-"""The card of the model's task list: items done, in progress and open."""
+"""The cards of the model's task list, with its items done, in progress and open, and of a plan that it submits."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,16 +6,18 @@ from typing import Final
 
 from typing_extensions import override
 
-from tui_agent.conversation.tasks import TodoItem, TodoList
+from tui_agent.conversation.tasks import PLAN, TodoItem, TodoList
 from tui_agent.system.lenient import decoded
-from tui_agent.text import one_line
+from tui_agent.text import counted, one_line
 from tui_agent.tui.cards.tool import BODY_INDENT, ToolBlock, ToolState
 from tui_agent.tui.painting.lines import Line, Run, fit, make_line, wrap
 from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.painting.sections import Section
 
 PREVIEW_ITEMS: Final = 3
-"""Items shown under a collapsed card."""
+"""Items of the task list shown under a collapsed card."""
+PREVIEW_STEPS: Final = 6
+"""Steps of a plan shown there."""
 
 
 class TodoBlock(ToolBlock, eq=False, kw_only=True):
@@ -77,6 +79,24 @@ class TodoBlock(ToolBlock, eq=False, kw_only=True):
             first_open = next((place for place, item in enumerate(items) if item.state == "pending"), len(items))
         start = max(0, min(first_open - 1, len(items) - PREVIEW_ITEMS))
         return items[start : start + PREVIEW_ITEMS]
+
+
+class PlanBlock(ToolBlock, eq=False, kw_only=True):
+    """A submitted plan: its steps once it is approved. Its summary is the first line of the plan."""
+
+    TOOLS = frozenset((PLAN,))
+
+    def __post_init__(self) -> None:
+        self.summary = self.summary.lstrip("# ").partition("␊")[0]
+
+    @override
+    def preview_lines(self) -> list[str]:
+        steps = self.facts.steps
+        if not steps:
+            return ToolBlock.preview_lines(self)
+        left = len(steps) - PREVIEW_STEPS
+        more = [f"… {counted(left, 'more step')}"] if left > 0 else []
+        return [*(f"{place}. {step}" for place, step in enumerate(steps[:PREVIEW_STEPS], 1)), *more]
 
 
 def _draw(items: "Sequence[TodoItem]", indent: int, whole: bool, width: int, look: Look) -> list[Line]:
