@@ -19,6 +19,7 @@ from tui_agent.models.catalogue import OFFLINE, catalogue_of
 from tui_agent.models.errors import plain
 from tui_agent.settings import Settings
 from tui_agent.settings.schema import PermissionMode, TaskClass, Tier, TierModels
+from tui_agent.text import first_of
 
 TIERS: Sequence[Tier] = ("frontier", "mid", "small")
 FAMILIES: Mapping[str, Tier] = {"opus": "frontier", "sonnet": "mid", "haiku": "small", **{tier: tier for tier in TIERS}}
@@ -104,9 +105,8 @@ def meant_model(settings: Settings, typed: str) -> str:
         raise unknown
     if len(alike) == 1:
         return alike[0]
-    shown = ", ".join(map(catalogue.short_name, alike[:MAX_NAMED]))
-    more = f" and {len(alike) - MAX_NAMED} more" if len(alike) > MAX_NAMED else ""
-    raise SeveralModels(f'"{plain(typed)[:80]}" is a part of the names of several models: {shown}{more}.', alike)
+    shown = first_of([*map(catalogue.short_name, alike)], MAX_NAMED)
+    raise SeveralModels(f'"{plain(typed)[:80]}" is a part of the names of several models: {shown}.', alike)
 
 
 def _alike(settings: Settings, word: str, provider: str) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ from tui_agent.models.ollama.server import OllamaFacts, address_of, loaded_conte
 from tui_agent.models.provider import Provider
 from tui_agent.models.refusals import overflow_in
 from tui_agent.models.tokens import LastMeasured
+from tui_agent.text import first_of
 
 INFO_TIMEOUT_S = 2.0
 IDLE_TIMEOUT_S = 1800.0
@@ -265,13 +266,13 @@ def not_running(url: str) -> str:
 
 def no_tools(model: str, others: Sequence[str] = ()) -> ToolsRefused:
     """The error for a model that cannot call tools; `others` can."""
-    has = f" Of those Ollama has, these can: {_listed(others)}." if others else ""
+    has = f" Of those Ollama has, these can: {first_of([*map(plain, others)], MOST_NAMES)}." if others else ""
     return ToolsRefused(f"{plain(model)} cannot call tools, which a session works by: choose another model.{has}")
 
 
 def not_pulled(model: str, others: Sequence[str] = ()) -> UnknownModel:
     """The error for a model that Ollama has not pulled; it has `others`."""
-    has = f", or choose one it has: {_listed(others)}" if others else ""
+    has = f", or choose one it has: {first_of([*map(plain, others)], MOST_NAMES)}" if others else ""
     return UnknownModel(f"Ollama has no model {plain(model)}: get it with `ollama pull {plain(model)}`{has}.")
 
 
@@ -322,8 +323,3 @@ def refused(model: str, refusal: ErrorReply, window: int) -> ModelError:
             )
         case _:
             return InvalidRequest(f"Ollama refuses the request: {said}")
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(map(plain, names[:MOST_NAMES]))
-    return f"{shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown

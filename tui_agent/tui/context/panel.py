@@ -88,10 +88,6 @@ class ContextPanel(Vertical):
     def on_mount(self) -> None:
         self.call_after_refresh(self.look)
 
-    def on_resize(self) -> None:
-        """Wrap texts for the new width."""
-        self._draw()
-
     def take_keys(self) -> None:
         """Focus the rows."""
         self._rows.focus()
@@ -101,13 +97,11 @@ class ContextPanel(Vertical):
     def page(self, direction: int) -> None:
         self._rows.action_page(direction)
 
-    def on_descendant_focus(self) -> None:
-        """Show what the keys do now."""
+    def on_resize(self) -> None:
+        """Wrap texts for the new width; show what the keys do now, or which one brings the focus back."""
         self._draw()
 
-    def on_descendant_blur(self) -> None:
-        """Show which key brings the focus back."""
-        self._draw()
+    on_descendant_focus = on_descendant_blur = on_resize
 
     def changed(self) -> None:
         """Schedule an update after a change; the longer the last one took, the later."""

@@ -34,9 +34,7 @@ class KeyField(Field):
     def action_copy(self) -> None:
         self.app.bell()
 
-    @override
-    def action_cut(self) -> None:
-        self.app.bell()
+    action_cut = action_copy
 
 
 class LineScreen(Dialog[str | None]):
