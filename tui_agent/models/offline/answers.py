@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.models.offline.commands import OfflineCommand
 from tui_agent.regex import regex
-from tui_agent.text import counted
+from tui_agent.text import code_block, counted
 
 ABOUT = (
     "I am tui-agent's **offline model**: a small program that reads plain commands, not a language model. "
@@ -150,10 +150,7 @@ def _fence(lines: Sequence[str]) -> str:
     shown = [_cut(line) for line in lines[:_SHOWN_LINES]]
     if len(lines) > _SHOWN_LINES:
         shown.append(f"… {len(lines) - _SHOWN_LINES} more")
-    fence = "```"
-    while any(fence in line for line in shown):
-        fence += "`"
-    return "\n".join((fence, *shown, fence))
+    return code_block("\n".join(shown))
 
 
 def _code(text: str) -> str:
