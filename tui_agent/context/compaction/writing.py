@@ -67,6 +67,8 @@ SIGNED_TOKENS: Final = 12_000
 """The most tokens of a call that writes a signed summary, thinking included."""
 ANSWER_TOKENS: Final = 4_096
 """The longest summary a model may write, in tokens."""
+UNSURE: Final = 50
+"""By one part in so many a server may count more than the estimate, and refuse a request that fills its window."""
 MOST_PARTS: Final = 16
 _SHORTEST_PART: Final = 400
 
@@ -269,7 +271,7 @@ def choose_writer(plan: Plan, parts: Sequence[str], asked: Questions, here: Situ
         reads=plan.before,
         instruction=math.ceil(len(asked.same_prefix) / 3),
         writes=writes,
-        limit=_window(model, here) - writes,
+        limit=_window(model, here) - writes - plan.before // UNSURE,
         cached=not here.cold,
     )
     if small is None and same.fits:
@@ -394,7 +396,7 @@ def _write(
             tokens = here.tokens + estimate(size_of_text(asked.same_prefix))
             most = answer_tokens(here.budget.window)
             if here.budget.window:
-                most = min(most, max(plan.writes, here.budget.window - tokens))
+                most = min(most, max(plan.writes, here.budget.window - tokens - tokens // UNSURE))
             request = _with_instruction(running, asked.same_prefix, most)
             return (yield from _answered(AskModel("session", request, "summary", tokens, True), answers))
         case "whole" | "parts":
