@@ -259,6 +259,8 @@ async def test_questions_come_one_after_the_other() -> None:
         await until_focused(app, pilot)
         await pilot.press("pagedown", "pagedown", "5", "h", "i")
         before.cancel()
+        await pilot.pause(0.4)
+        assert not app.panel.display
         await until_focused(app, pilot)
         field, rows = app.panel.query_one(Input), app.panel.query_one(RowList)
         assert (field.display, field.value, rows.scroll_y, app.panel.hidden) == (False, "", 0, 0)

@@ -53,6 +53,9 @@ AIRY_LINES: Final = 18
 OUTSIDE_LINES: Final = 6
 """Lines of the screen outside panel and conversation: margins, the framed prompt, the status bar."""
 
+PAUSE_S: Final = 1.0
+"""Seconds from a question that was withdrawn to the next: what was meant for the one must not answer the other."""
+
 MIN_PANE_LINES: Final = 1
 """Lines left to the conversation, unless the screen is tiny."""
 
@@ -104,6 +107,7 @@ class PermissionPanel(Vertical, can_focus=True):
         self._keymap = keymap
         self._one_at_a_time = asyncio.Lock()
         self._answer: asyncio.Future[PermissionAnswer] | None = None
+        self._withdrawn_at = -PAUSE_S
         self._rows = RowList(in_dialog=True, keys_elsewhere=True, id="permission-preview")
         self._title = self._brief = self._reason = ""
         self._rules: tuple[str, ...] = ()
@@ -149,12 +153,14 @@ class PermissionPanel(Vertical, can_focus=True):
     async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
         """Show the question and wait for the answer. Cancelling withdraws the question."""
         async with self._one_at_a_time:
+            await asyncio.sleep(max(0.0, self._withdrawn_at + PAUSE_S - monotonic()))
             parts = await asyncio.to_thread(parts_of, question, from_change=self._low)
             self._answer = asyncio.get_running_loop().create_future()
             self._show(question, parts)
             try:
                 return await self._answer
             except asyncio.CancelledError:
+                self._withdrawn_at = monotonic()
                 if self.is_attached and (words := self.query_one(Input).value).strip():
                     self.post_message(self.Unsaid(words))
                 raise
