@@ -72,7 +72,7 @@ class Host(TerminalApp):
 
     CSS_PATH = [styles_folder() / f"{name}.tcss" for name in AT_ONCE]  # noqa: RUF012 (not declared as a class variable there)
     ENABLE_COMMAND_PALETTE = False
-    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (7, "-low"), (14, "-high"), (24, "-tall")]  # noqa: RUF012 (not declared as a class variable there)
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (7, "-low"), (14, "-high"), (20, "-tall")]  # noqa: RUF012 (not declared as a class variable there)
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 (not declared as a class variable there)
     TITLE = "tui-agent"
 

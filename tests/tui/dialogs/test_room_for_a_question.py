@@ -91,7 +91,7 @@ def _parts(app: TuiAgent, width: int, height: int) -> list[str]:
         assert choices.height >= 1
         assert panel.contains_region(choices), (height, panel, choices)
         assert lines >= 1, height
-        assert app.entry.waiting.region.height == (height >= 24 and app.entry.waiting.texts != ()), height
+        assert app.entry.waiting.region.height == (height >= 20 and app.entry.waiting.texts != ()), height
     parts = [app.permission.query_one(f"#permission-{part}", Static) for part in PARTS]
     texts = [f"{part.id}: {line}" for part in parts if part.display for line in str(part.render()).split("\n")]
     return [f"--- {width}x{height}: {panel.height} lines, {lines} of the call", *texts]
