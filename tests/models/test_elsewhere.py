@@ -81,8 +81,10 @@ async def test_vertex(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         async with closing(create_model(name)) as model:
             last = await Talk(model).say("fix the bug")
             profile = await model.describe()
+            server.script = Script(after=Step(fault=Fault(kind="bad_request", times=9)))
+            with pytest.raises(InvalidRequest):
+                await finish(model.stream(request(user("go"))))
         assert "".join(block.text for block in last.blocks if isinstance(block, Text)) == ANSWER
-        assert server.model_requests
         assert [each for each in server.violations if "404" not in each] == []
         assert profile.prices is not None
 

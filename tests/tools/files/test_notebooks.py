@@ -74,6 +74,9 @@ def test_cells_are_added_moved_retyped_and_deleted(path: Path) -> None:
     assert [cell.get("id") for cell in cells][::2] == ["a1", "b2"]
     cells = edit(path, old="=== cell 2 code ===\nimport os", new="=== cell 2 markdown ===\nimport os")
     assert (cells[1]["cell_type"], "outputs" in cells[1]) == ("markdown", False)
+    cells = edit(path, old="=== cell 2 markdown ===", new="=== cell 2 markdown ===\nfirst\n=== cell 2 markdown ===")
+    assert [cell["source"] for cell in cells[1:3]] == [["first"], ["import os"]]
+    assert len({str(cell["id"]) for cell in cells}) == len(cells)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tui_agent.settings import ModelSettings, Settings
 from tui_agent.settings.trust import is_refused, is_trusted
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import session_to_resume
+from tui_agent.tools.sandbox.sandbox import mechanism
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.app.welcome import DEMO_HINT, PROMISE
 from tui_agent.tui.cards.blocks import Level, NoticeBlock, ProseBlock, ToolBlock, ToolState
@@ -294,6 +295,13 @@ async def test_without_a_key_the_window_is_that_of_the_catalogue(arguments: Argu
     async with app.run_test() as pilot:
         await until(pilot, lambda: "There is no key for anthropic:claude-sonnet-5-5" in said(app))
         assert app.status.status.window == 1_000_000
+
+
+@pytest.mark.skipif(mechanism().kind != "namespaces", reason="there is no sandbox that confines")
+async def test_the_status_bar_says_that_commands_run_in_the_sandbox(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings(model=ModelSettings(id="offline")))
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: "sandboxed" in app.status.render_line(0).text)
 
 
 async def test_the_badge_over_the_conversation_works_from_the_prompt(arguments: Arguments) -> None:
