@@ -129,6 +129,8 @@ async def test_a_character_the_encoding_lacks_changes_nothing(tmp_path: Path) ->
 
 async def test_write_makes_folders_and_says_what_it_did(tmp_path: Path) -> None:
     output = await call(WriteFile(), tmp_path, path="new/deep/f.txt", content="é\nb")
+    (tmp_path / "like any other").touch()
+    assert (tmp_path / "new/deep/f.txt").stat().st_mode == (tmp_path / "like any other").stat().st_mode
     assert (tmp_path / "new/deep/f.txt").read_text() == "é\nb"
     assert output.text == "Created new/deep/f.txt: 2 lines, 4 bytes."
     output = await call(WriteFile(), tmp_path, path="new/deep/f.txt", content="é\nc\n")
