@@ -315,6 +315,24 @@ async def test_a_function_that_raises_ends_the_turn() -> None:
     assert not model.requests
 
 
+async def test_what_would_wait_for_its_own_turn_is_refused_within_it() -> None:
+    within: list[Agent] = []
+
+    @tool(effect="none")
+    async def leave() -> str:
+        """Leave."""
+        for wait in (within[0].close, lambda: within[0].context.preview("compact")):
+            with pytest.raises(AgentBusy):
+                await wait()
+        return "Still here."
+
+    model = Scripted(calling("leave", "{}"), *saying("Bye."))
+    async with Agent(model, tools=[leave]) as agent, asyncio.timeout(20):
+        within.append(agent)
+        assert await agent.ask("Go.") == "Bye."
+    assert "Still here." in said(model)
+
+
 async def test_an_entry_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
     text = Text("")
     msgspec.structs.force_setattr(text, "text", 7)

@@ -651,9 +651,16 @@ class Agent:
             self._record.append_soon(entry)
         return text
 
-    @uncancelled
     async def close(self) -> None:
-        """Stop a running turn, flush the log, and close the model's connections. Raises `StorageError`."""
+        """Stop a running turn, flush the log, and close the model's connections.
+
+        Raises `StorageError`, and `AgentBusy` within a turn.
+        """
+        self.turns.must_be_outside()
+        await self._close()
+
+    @uncancelled
+    async def _close(self) -> None:
         if self.offered is not None:
             self.offered.servers.leave()
         await self.turns.close()

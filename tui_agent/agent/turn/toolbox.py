@@ -123,7 +123,7 @@ class CallContext(msgspec.Struct, frozen=True):
 
 
 class Toolbox(msgspec.Struct, eq=False):
-    """The tools of a session, behind its permission gate."""
+    """The tools of a session, behind its permission gate. answering: the tasks of the calls that run, or ran last."""
 
     _record: Record
     registry: ToolRegistry
@@ -136,6 +136,7 @@ class Toolbox(msgspec.Struct, eq=False):
     _interceptors: Interceptors
     _deps: object
     _tracker: UsageTracker
+    answering: Sequence[asyncio.Future[None]] = ()
     _ended_by_hook: str = ""
     _one_hook: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
@@ -174,7 +175,8 @@ class Toolbox(msgspec.Struct, eq=False):
             for batch in self._batches(calls[:most]):
                 # Once a call waits for the user's answer, run no more calls, but collect the other questions.
                 doing = [call for call in batch if not waiting or call.name == ASK]
-                waiting += await _all_of([asyncio.ensure_future(self._answer(call, tell)) for call in doing])
+                self.answering = [asyncio.ensure_future(self._answer(call, tell)) for call in doing]
+                waiting += await _all_of(self.answering)
             if waiting:
                 raise NobodyToAsk(*waiting)  # noqa: TRY301
             left_out = f"One answer may ask for {most} calls (agent.max_calls); this one was not done. Call it again."

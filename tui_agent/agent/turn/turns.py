@@ -317,13 +317,22 @@ class Turns:
         if self.busy and self._holder is not asyncio.current_task():
             raise AgentBusy("a turn is running")
 
+    def must_be_outside(self) -> None:
+        """Raise `AgentBusy` in the turn's own task, or that of one of its calls: it would wait for itself."""
+        if asyncio.current_task() in (self._worker, *self._parts.toolbox.answering):
+            raise AgentBusy("the turn that asks for this is running; it can be ended with interrupt()")
+
     @asynccontextmanager
     async def exclusively(self) -> AsyncIterator[None]:
-        """A context with exclusive access to the conversation; reentrant within a task."""
+        """A context with exclusive access to the conversation; reentrant within a task.
+
+        Raises `AgentBusy` within a turn.
+        """
         task = asyncio.current_task()
         if self._holder is task:
             yield
             return
+        self.must_be_outside()
         async with self._lock:
             self._holder = task
             try:
