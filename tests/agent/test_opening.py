@@ -203,8 +203,10 @@ async def test_a_close_that_is_cancelled_closes_everything(tmp_path: Path) -> No
         with pytest.raises(asyncio.CancelledError):
             await closing
     assert model.closed
-    started = {each.name for each in threading.enumerate() if each not in before}
-    assert all(name.startswith("asyncio_") for name in started), started
+    started = [each for each in threading.enumerate() if each not in before and not each.name.startswith("asyncio_")]
+    for each in started:
+        each.join(10)  # it has been told to end
+    assert not any(each.is_alive() for each in started), started
 
 
 async def test_an_engine_over_another_conversation_is_refused() -> None:
