@@ -326,7 +326,7 @@ class _ReachDomain:
         address = urlsplit(given["address"])
         reached = " and ".join(urlsplit(each).netloc for each in belonging_to(given["address"].removesuffix("/")))
         known = next((f"{name} ({reached})" for name, hosts in KNOWN if address.hostname in hosts), reached)
-        return Preview(title=f"Let it reach {known}, in this session", command=given["command"])
+        return Preview(title=f"Let it reach {known}", command=given["command"])
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         raise NotImplementedError("it is asked about, not called")
