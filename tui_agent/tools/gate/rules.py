@@ -160,11 +160,13 @@ def catching(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) ->
 
 
 def catching_address(rules: Iterable[Rule], address: str) -> Rule | None:
-    """The deny or ask rule, of those about the tool, that covers an address, by http or https: one is no way around the
-    other.
+    """The deny or ask rule, of those about the tool, that covers an address: neither the other scheme nor a port is a
+    way around it.
     """
     scheme, mark, rest = address.partition("://")
-    forms = (f"http://{rest}", f"https://{rest}") if mark and scheme in {"http", "https"} else (address,)
+    named = (rest, re.sub(r"^([^/]*):\d+(?=/|$)", r"\1", rest))
+    is_web = mark and scheme in {"http", "https"}
+    forms = [f"{each}://{name}" for each in ("http", "https") for name in named] if is_web else [address]
     return next((rule for rule in rules if not rule.pattern or any(matches(rule.pattern, f) for f in forms)), None)
 
 
