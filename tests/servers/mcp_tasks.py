@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.extension import Extension, MethodBinding
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolRequestParams, RequestParams, Result
 from pydantic import ConfigDict
@@ -106,6 +106,14 @@ server = MCPServer("builder", extensions=[Tasks()])
 def build(what: str) -> str:
     """Build something, which takes long."""
     return what
+
+
+@server.tool()
+async def grow(context: Context[Any, Any]) -> str:
+    """Offer one more tool."""
+    server.add_tool(build, name="grown")
+    await context.notify_tools_changed()
+    return "grown"
 
 
 @server.tool()

@@ -120,3 +120,11 @@ def test_a_task_that_has_no_result_says_why(status: str, result: object, error: 
     assert state.ended
     with pytest.raises(ValueError, match=said):
         state.answer()
+
+
+async def test_a_server_of_the_newest_protocol_tells_what_else_it_offers(tasks: Path, tmp_path: Path) -> None:
+    async with talking(builder(tasks), tmp_path) as talk:
+        async with asyncio.timeout(60):
+            while "grown" not in {tool.name for known in talk.lists for tool in known.tools}:
+                await talk.call("grow")  # again: the first one may come before anybody listens
+                await asyncio.sleep(0.1)
