@@ -217,7 +217,10 @@ def test_results_that_came_in_another_order_go_back_in_it() -> None:
     told: list[Json] = [{"type": "tool_result", "tool_use_id": f"c{n}", "content": str(n)} for n in (2, 0, 1)]
     told.insert(1, {"type": "text", "text": "while you wait"})
     messages = [ASKED_FIRST, {"role": "assistant", "content": blocks}, {"role": "user", "content": told}]
-    assert write("anthropic", requested(conversation("anthropic", messages))) == messages
+    told[-1]["is_error"] = True
+    view = conversation("anthropic", messages)
+    assert write("anthropic", requested(view)) == messages
+    assert [each["content"] for each in write("openai", requested(view))[2:5]] == ["0", "Error: 1", "2"]
 
 
 ASKED_FIRST: Json = {"role": "user", "content": "go"}
