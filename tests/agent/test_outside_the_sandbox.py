@@ -105,6 +105,5 @@ async def test_a_domain_is_asked_about_in_words_and_what_is_declined_is_told(tmp
     (question,) = person.asked
     assert question.tool == "network"
     assert question.preview.title == "Let it reach the Python package index (pypi.org and files.pythonhosted.org)"
-    assert question.lasts
     assert question.preview.command == line
     assert len(question.rules) == 2

@@ -459,7 +459,7 @@ def _options(question: PermissionQuestion) -> list[PermissionOption]:
         )
     ]
     if question.rules:
-        for option, word in ((SESSION, "For this session"), (ALWAYS, "Always"))[question.lasts :]:
+        for option, word in ((SESSION, "For this session"), (ALWAYS, "Always")):
             label = one_line(f"{word} allow: {'; '.join(question.rules)}", 160)
             options.append(PermissionOption(option_id=option, name=label, kind="allow_always"))
     return [*options, PermissionOption(option_id=DECLINE, name="Decline", kind="reject_once")]

@@ -326,12 +326,11 @@ class PlainConversation:
         question_text = text_of(question)
         say(f"Permission needed: {visible_line(question.preview.title)}. {clean(question.reason)}")
         say(f"It is {counted(question_text.count(chr(10)) + 1, 'line')}:\n{question_text}\nThat is all of it.")
-        kept = ("session", "always")[question.lasts :] if question.rules else ()
         for rule in question.rules:
-            say(f"{' and '.join(kept).capitalize()} would allow: {visible_line(rule)}")
-        how = " outside the sandbox" if question.outside else " for this session" if question.lasts else ""
+            say(f"Session and always would allow: {visible_line(rule)}")
+        outside = "Allow it outside the sandbox?" if question.outside else "Allow it?"
         while True:
-            said = await self._said(f"Allow it{how}? {', '.join(('yes', *kept, 'no'))}, or no and why: ")
+            said = await self._said(f"{outside} yes, {'session, always, ' * bool(question.rules)}no, or no and why: ")
             answer = said.lower()
             if answer in YES or (answer in (*SESSION, *ALWAYS) and question.rules):
                 return PermissionAnswer(allowed=True, always=answer in ALWAYS, for_session=answer in SESSION)

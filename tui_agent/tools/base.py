@@ -325,7 +325,7 @@ class PermissionQuestion(msgspec.Struct, frozen=True):
 
     `rules` are the rules that "always" and "for this session" would add; empty if no rule could allow the call.
     `outside`: the sandbox stopped the command, and the question is whether to run it outside.
-    `lasts`: a mere yes counts until the session is closed.
+    `lasts`: a yes counts until the session is closed, and there is no other.
 
     `kind`: ``call`` asks whether the call may run; ``question`` is the model's own question, in `preview.text`, with
     the answers it offers as `choices`; ``plan`` asks to approve the plan in `preview.text`, with the permission modes

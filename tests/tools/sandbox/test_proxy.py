@@ -83,22 +83,26 @@ async def test_what_is_allowed_is_let_through_in_each_way() -> None:
     assert told[1] == f"GET /x?y HTTP/1.1\r\nHost: a.example:{port}\r\nX: 1\r\nConnection: close\r\n\r\n".encode()
 
 
-async def test_it_asks_once_about_a_domain_and_those_that_belong_to_it() -> None:
+async def test_it_asks_once_for_a_command_about_a_domain_and_those_that_belong_to_it() -> None:
     asked: list[str] = []
 
     async def ask(origin: str) -> bool:
         asked.append(origin)
         return "pypi" in origin
 
-    async with server():
-        proxy = Proxy([], resolver=here, reaches=lambda address: True)
-        async with serving(proxy, ask) as at:
-            hosts = ("b.example", "b.example", "pypi.org", "files.pythonhosted.org")
-            answers = [await say(at, connect(host, 443)) for host in hosts]
-            # Its own port is not the one that was asked about.
-            for name in ("pypi.org/", "pypi.org?", "pypi.org#"):
-                assert (await say(at, connect(name, 22))).endswith(b": it is no name of a server.\n")
-    assert asked == ["https://b.example", "https://pypi.org"]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        at, proxy = listener.getsockname()[1], Proxy([], resolver=here, reaches=lambda address: True)
+        hosts = ("b.example", "b.example", "pypi.org", "files.pythonhosted.org")
+        await proxy.serve(listener, ask)
+        answers = [await say(at, connect(host, 443)) for host in hosts]
+        # Its own port is not the one that was asked about.
+        for name in ("pypi.org/", "pypi.org?", "pypi.org#"):
+            assert (await say(at, connect(name, 22))).endswith(b": it is no name of a server.\n")
+        # The next command: what was refused stays so, what was allowed is asked about anew.
+        await proxy.serve(listener, ask)
+        answers += [await say(at, connect(host, 443)) for host in hosts]
+        await proxy.close()
+    assert asked == ["https://b.example", *2 * ["https://pypi.org"]]
     assert [answer[9:12] for answer in answers[:2]] == [b"403", b"403"]
     assert b"it was not allowed" in answers[0]
     assert b"it was not allowed" not in answers[2] + answers[3]

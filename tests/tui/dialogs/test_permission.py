@@ -37,9 +37,6 @@ COMMAND = PermissionQuestion(
 ASKED = PermissionQuestion(
     "3", "ask_user", "{}", (), Preview("Asks you", text="Which?"), "", kind="question", choices=("a", "b", "c", "d")
 )
-REACHED = PermissionQuestion(
-    "5", "network", "{}", (), Preview("Let it reach a.example", command="x"), "", ("every call",), lasts=True
-)
 PLANNED = PermissionQuestion(
     "4", "submit_plan", "{}", (), Preview("The plan", text="Do it."), "", kind="plan", choices=("ask", "auto")
 )
@@ -99,9 +96,6 @@ ANSWERS = (
     (COMMAND, ["5", "n", "o", "1", "enter"], PermissionAnswer(allowed=False, feedback="no1")),
     (COMMAND, ["5", "escape", "4"], PermissionAnswer(allowed=False)),
     (COMMAND, ["5", "f5", "4"], PermissionAnswer(allowed=False)),
-    (REACHED, ["1"], PermissionAnswer(allowed=True)),
-    (REACHED, ["2"], PermissionAnswer(allowed=True, always=True)),
-    (REACHED, ["3"], PermissionAnswer(allowed=False)),
     (ASKED, ["2"], PermissionAnswer(allowed=True, choice="b")),
     (ASKED, ["down", "down", "enter"], PermissionAnswer(allowed=True, choice="c")),
     (ASKED, ["5", "e", "5", "enter"], PermissionAnswer(allowed=True, choice="e5")),

@@ -269,7 +269,6 @@ class PermissionGate:
                 decided.reason,
                 tuple(map(self._said, rules)),
                 outside=bool(stopped),
-                lasts=name == NETWORK,
             )
             answer = await ask(question)
             if not answer.allowed:

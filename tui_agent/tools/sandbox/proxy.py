@@ -94,8 +94,14 @@ class Proxy:
         self._open = 0
 
     async def serve(self, listener: socket.socket, ask: Ask | None) -> None:
-        """Serve this socket, unless that is done already. From now on `ask` is asked about domains."""
-        self._ask = ask or self._ask
+        """Serve this socket, unless that is done already. From now on `ask`, of the next command, is asked about
+        domains: a mere yes was for the command before, and who allowed one for longer is not asked again by it.
+        """
+        if ask is not None:
+            self._ask = ask
+            for origin, asked in tuple(self._decided.items()):
+                if asked.done() and (asked.cancelled() or asked.result()):
+                    del self._decided[origin]
         if listener is self._listener:
             return
         await self.close()
@@ -191,7 +197,7 @@ class Proxy:
         )
 
     async def _was_allowed(self, origin: str, reader: asyncio.StreamReader) -> bool:
-        """Whether the user allows it; asked once in this session, for as long as one of those who want it waits."""
+        """Whether the user allows it; asked once for a command, for as long as one of those who want it waits."""
         if (asked := self._decided.get(origin)) is None:
             asked = asyncio.ensure_future(self._asked(origin))
             self._decided.update(dict.fromkeys(belonging_to(origin), asked))

@@ -92,8 +92,7 @@ def answers_to(question: PermissionQuestion) -> Answers:
 def _of_call(question: PermissionQuestion) -> tuple[AnswerChoice, ...]:
     no, why = AnswerChoice("No", NO, "no"), AnswerChoice("No, and say why", short="why", opens="words")
     if question.lasts:
-        always = (AnswerChoice("Yes, always:", ALWAYS, "always", names_rules=True),) if question.rules else ()
-        return (AnswerChoice("Yes, for this session", ONCE, "yes"), *always, no, why)
+        return (AnswerChoice("Yes, for this session", ONCE, "yes"), no, why)
     it = " outside the sandbox," if question.outside else ""
     kept = (
         (
