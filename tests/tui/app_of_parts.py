@@ -56,11 +56,12 @@ async def send(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
 async def running(
     arguments: Arguments, settings: Settings = OFFLINE, size: tuple[int, int] = (80, 24)
 ) -> AsyncIterator[tuple[TuiAgent, Pilot[object]]]:
-    """The app with its session open."""
+    """The app with its session open. Nothing may go wrong inside it, which would be said there and pass unseen."""
     app = TuiAgent(arguments, settings)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
         yield app, pilot
+        assert "Something went wrong inside the program" not in said(app)
 
 
 def agent_of(app: TuiAgent) -> Agent:

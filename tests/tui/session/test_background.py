@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from textual.widgets import OptionList, Static
 
-from tests.tui.app_of_parts import OFFLINE, blocks, project_of_parts, running, until
+from tests.tui.app_of_parts import OFFLINE, blocks, project_of_parts, running, send, until
 from tui_agent.agent.presence import statuses
 from tui_agent.settings import PermissionSettings, Settings
 from tui_agent.storage.session_lock import SessionLock
@@ -16,6 +16,7 @@ from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import NoticeBlock
 from tui_agent.tui.commands.elsewhere import answer, visit
 from tui_agent.tui.dialogs.pickers import PickerScreen
+from tui_agent.tui.dialogs.sessions_screen import SessionsScreen
 from tui_agent.tui.session.states import Phase
 
 
@@ -57,12 +58,16 @@ async def test_turns_go_on_unseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         assert await looking.wait() is False
         gone = msgspec.structs.replace(info, id="gone")
         assert await visit(app, arguments.home, gone) is False
-        answering = app.run_worker(answer(app, arguments.home, asks, "it"))
+        await send(app, pilot, "/sessions")
+        await until(pilot, lambda: isinstance(app.screen, SessionsScreen))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen) and not isinstance(app.screen, SessionsScreen))
+        await pilot.press("enter")
         await until(pilot, lambda: app.permission.has_focus)
-        assert app.permission._reason == "The session “it” asks."
+        assert app.permission._reason.endswith("” asks.")
         await pilot.press("1")
-        await answering.wait()
         await until(pilot, lambda: not app.background.running)
+        assert "Something went wrong inside the program" not in said(app)
 
         # A turn that runs here is sent there: another session is opened, and the turn goes on.
         first = app.conductor.session
