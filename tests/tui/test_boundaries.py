@@ -144,6 +144,7 @@ SHOWN: Final[dict[Callable[..., object], dict[tuple[Any, ...], object]]] = {
         (31,): "ctrl+x    opens it and shows\n          all\nplain",
         (30,): "ctrl+x    opens it and shows\n          all\nplain",
         (29,): "ctrl+x    opens it and shows\n    all\nplain",
+        (18,): "ctrl+x    opens it\n    and shows all\nplain",
     },
     score: {
         ("undo", "undo", 0): 55.0 - 0.004, ("undo-edits", "undo", 0): 50.0 - 0.010,

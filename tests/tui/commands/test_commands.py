@@ -23,7 +23,7 @@ from tui_agent.tui.commands.shell import needs_terminal, only_changes_folder
 from tui_agent.tui.commands.table import complete
 from tui_agent.tui.dialogs.fields import KeyScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
-from tui_agent.tui.dialogs.reading import HelpScreen, explained
+from tui_agent.tui.dialogs.reading import HelpScreen
 from tui_agent.tui.keys import Keymap, commands_text
 
 
@@ -208,19 +208,6 @@ async def test_help_history_and_modes_are_a_key_away(monkeypatch: pytest.MonkeyP
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         await pilot.press(*["down"] * 3, "enter")
         await until(pilot, lambda: app.status.status.mode == "allow")
-
-
-@pytest.mark.parametrize(
-    ("width", "lines"),
-    [
-        (40, ["Ctrl+O, F7    open or close all cards,", "              again and again"]),
-        (24, ["Ctrl+O, F7    open or", "    close all cards,", "    again and again"]),
-    ],
-)
-def test_help_goes_on_in_its_column(width: int, lines: list[str]) -> None:
-    text = "Ctrl+O, F7    open or close all cards, again and again"
-    assert explained(text, width).plain.splitlines() == lines
-    assert explained(text, 3).plain.replace(" ", "").replace("\n", "") == text.replace(" ", "")
 
 
 def notices(app: TuiAgent) -> list[str]:
