@@ -181,9 +181,9 @@ class CompactionSettings(Struct, frozen=True, kw_only=True):
     facts_tokens: Count = 3_000
     """Largest size, in tokens, of the facts appended to a summary that left them out."""
     user_words_tokens: Count = 8_000
-    """Tokens of your messages kept with the summaries; at most 1/10 of the window, 1/4 of the history."""
+    """Tokens of your messages kept with the summaries; at most 1/10 of the window, 1/3 of the history."""
     summaries_tokens: Positive = 12_000
-    """Tokens of all summaries above which the oldest are merged; at most 1/10 of the window, 1/4 of the history."""
+    """Tokens of all summaries above which the oldest are merged; at most 1/8 of the window, 1/4 of the history."""
     summary_result_chars: Positive = 1_800
     """Characters of each tool result that a separate summarising model sees."""
     max_compaction_recoveries: Count = 1

@@ -57,7 +57,7 @@ def compacted(sentences: list[str], user_words_tokens: int) -> ContextEngine:
     return engine
 
 
-def test_where_the_prefix_fills_most_of_a_small_window_the_words_take_a_quarter_of_what_it_leaves() -> None:
+def test_where_the_prefix_fills_most_of_a_small_window_the_words_take_a_third_of_what_it_leaves() -> None:
     model = model_named("test:small", window=8_192, source="provider", tier="frontier")
     engine = ContextEngine(Settings(compaction=CompactionSettings(auto=False)), model=model)
     engine.extend([ModelSwitched(model=model.name), Prefix(system="A rule of many words. " * 600)])
@@ -66,10 +66,10 @@ def test_where_the_prefix_fills_most_of_a_small_window_the_words_take_a_quarter_
         engine.extend([said, Message(role="assistant", blocks=(Text("Noted."),), model=model.name)])
     Performer(engine, written(SUMMARY)).run(engine.compact())
     shown, history = engine.view.shown_words(), engine.limits().budget.history
-    assert 0 < history < model.window // 3
+    assert 0 < history // 3 < model.window // 10
     assert shown.words
     assert shown.left_out
-    assert tokens_of(size_of_text(words_block(shown.words, left_out=shown.left_out))) <= history // 4
+    assert tokens_of(size_of_text(words_block(shown.words, left_out=shown.left_out))) <= history // 3
 
 
 @pytest.mark.parametrize("order", ["one after the other", "all first ones, then all second ones"])
